@@ -1,18 +1,24 @@
-# Build stage: the package and its dependencies are installed into one folder, which the second stage copies. The
-# dependencies have a layer of their own, which is reused until pyproject.toml changes.
+# The gateway alone: no tests, no training code and no training data.
 # The judge on Ray: docker build --build-arg EXTRAS=ray -t groundlane-judge .
-FROM python:3.13-slim AS build
+
+# First stage: the list of dependencies. The next stage copies only the list, so its layer with the installed
+# dependencies is reused until the list changes, whatever else changes in pyproject.toml.
+FROM python:3.13-slim AS requirements
 ARG EXTRAS=mcp,postgres,redis,otel
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-RUN python -m venv /opt/groundlane
 COPY pyproject.toml ./
 RUN python -c "import sys, tomllib; \
 project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 extras = [project['optional-dependencies'][extra] for extra in sys.argv[1].split(',')]; \
-print(*project['dependencies'], *sum(extras, []), sep='\n')" "${EXTRAS}" > requirements.txt && \
-    /opt/groundlane/bin/pip install -r requirements.txt
-COPY README.md LICENSE ./
+print(*project['dependencies'], *sum(extras, []), sep='\n')" "${EXTRAS}" > requirements.txt
+
+# Build stage: the package and its dependencies are installed into one folder, which the final stage copies.
+FROM python:3.13-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /src
+COPY --from=requirements /src/requirements.txt ./
+RUN python -m venv /opt/groundlane && /opt/groundlane/bin/pip install -r requirements.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY judges judges
 COPY policies policies
 COPY migrations migrations

@@ -4,6 +4,7 @@ VENV ?= .venv
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 BIN := $(VENV)/bin
 CLIENTS := $(VENV)/clients/bin/python
+AGENTS := $(VENV)/agents/bin/python
 TOOLS := $(VENV)/tools
 SITE ?= site
 
@@ -18,8 +19,8 @@ run: $(VENV)/.installed ## Run the demo: a scripted upstream, the gateway, and a
 serve: $(VENV)/.installed ## Run the gateway with the settings of the environment
 	$(BIN)/groundlane serve $(ARGS)
 
-test: $(VENV)/.installed-dev $(VENV)/.installed-clients ## Run all tests
-	@if [ -x $(CLIENTS) ]; then export GROUNDLANE_TEST_CLIENTS=$(abspath $(CLIENTS)); fi; \
+test: $(VENV)/.installed-dev $(VENV)/.installed-clients $(VENV)/.installed-agents ## Run all tests
+	@export GROUNDLANE_TEST_CLIENTS=$(abspath $(CLIENTS)):$(abspath $(AGENTS)); \
 	set -x; $(BIN)/pytest -n auto $(ARGS)
 
 coverage: ARGS += --cov --cov-branch --cov-report=term-missing:skip-covered
@@ -79,6 +80,12 @@ $(VENV)/.installed-clients: pyproject.toml | $(BIN)/python
 			> $(VENV)/clients.txt && \
 		$(CLIENTS) -m pip install --quiet --quiet --disable-pip-version-check -r $(VENV)/clients.txt -e . && touch $@ || \
 		{ rm -rf $(VENV)/clients; echo "SKIPPED: tests with client libraries (they cannot be installed)" >&2; }
+
+# Of the client libraries, some need version 2 of the openai package and some version 3.
+$(VENV)/.installed-agents: tests/system/clients/requirements.txt | $(BIN)/python
+	@$(BIN)/python -m venv $(VENV)/agents && \
+		$(AGENTS) -m pip install --quiet --quiet --disable-pip-version-check -r $< && touch $@ || \
+		{ rm -rf $(VENV)/agents; echo "SKIPPED: tests with pydantic-ai, instructor, openai-agents, DSPy and llm (they cannot be installed)" >&2; }
 
 # The documentation tools import nothing of the project and have a separate environment too.
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python

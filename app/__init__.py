@@ -1,1 +1,1 @@
-"""The gateway: HTTP in, upstream out, decisions into SQL."""
+"""The gateway: receives HTTP requests, calls upstreams, and stores decisions in SQL."""

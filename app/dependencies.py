@@ -1,14 +1,17 @@
-"""Dependencies of handlers, as annotations. The lifespan opens the resources and yields them as its state."""
+"""Dependencies of route handlers, as annotated types. The lifespan opens the resources and yields them as its state."""
 
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from app.auth import GatewayKey, KeyStore
+from app.alerts.store import AlertStore
+from app.auth import KeyStore
 from app.auth.audit_log import act_as
 from app.auth.secrets import Vault
+from app.budgets import BudgetStore
 from app.errors import UnauthorizedError
 from app.events.queries import EventQueries
+from app.identity import Identity, Principal
 from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
 from policies.policy_warnings import GatewayFacts
@@ -42,27 +45,39 @@ async def _vault(resources: ResourcesDep) -> Vault:
     return resources.vault
 
 
-async def _key(request: Request) -> GatewayKey | None:
-    return cast(GatewayKey | None, request.state.key)
+async def _budgets(resources: ResourcesDep) -> BudgetStore:
+    return resources.budgets
 
 
+async def _identity(resources: ResourcesDep) -> Identity:
+    return resources.identity
+
+
+async def _alerts(resources: ResourcesDep) -> AlertStore:
+    return AlertStore(resources.database, resources.vault)
+
+
+AlertsDep = Annotated[AlertStore, Depends(_alerts)]
 FactsDep = Annotated[GatewayFacts, Depends(_facts)]
-"""What warnings about policies need to know."""
+"""The facts that warnings about policies depend on."""
 PoliciesDep = Annotated[PolicyStore, Depends(_policies)]
 QueriesDep = Annotated[EventQueries, Depends(_queries)]
 KeysDep = Annotated[KeyStore, Depends(_keys)]
 VaultDep = Annotated[Vault, Depends(_vault)]
-KeyDep = Annotated[GatewayKey | None, Depends(_key)]
-"""The gateway key of a call under ``/v1`` or ``/mcp``, which the middleware has checked."""
+BudgetsDep = Annotated[BudgetStore, Depends(_budgets)]
+IdentityDep = Annotated[Identity, Depends(_identity)]
 
 
-async def require_admin(request: Request) -> None:
-    """Raises UnauthorizedError without the admin token, to which later changes are attributed."""
+async def authenticate(request: Request) -> Principal:
+    """Return the caller of the admin API. Changes made by the request are attributed to them. Raises UnauthorizedError
+    without a valid admin token."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise UnauthorizedError("The admin token is missing: send it as 'Authorization: Bearer <token>'")
     resources = await resources_of(request)
-    if not resources.admin.accepts(token.strip()):
+    principal = await resources.identity.bearer(token.strip())
+    if principal is None:
         await resources.wrong_tokens.refuse(request.client.host if request.client else None)
-        raise UnauthorizedError("The admin token is wrong.")
-    act_as(f"token:{resources.admin.id}")
+        raise UnauthorizedError("The admin token is wrong, revoked or expired.")
+    act_as(principal.actor)
+    return principal

@@ -1,4 +1,4 @@
-"""The errors that clients can see, as a tree.
+"""The tree of errors that clients can receive.
 
 GatewayError
 ├── InvalidRequestError        400/413/415: the request is malformed; names the field
@@ -9,6 +9,8 @@ GatewayError
 ├── LlmCheckError              403: the caller may not ask for an LLM judge, or for this one
 ├── UngovernedPathError        403: the path is neither governed nor open
 ├── RateLimitError             429: the gateway key exceeded its rate limit
+├── BudgetError                429: a budget of the key or the agent is used up
+├── UncountedError             403: a budget of the key or the agent can't count the request
 ├── PolicyBlockedError         400: a policy refused the request or the reply
 ├── UpstreamConnectError       502: the upstream is unreachable, or the connection was lost
 ├── UpstreamTimeoutError       504: the upstream did not respond in time
@@ -16,6 +18,8 @@ GatewayError
 ├── EventLostError             503: the event of the request cannot be stored, with ``sync``
 └── AdminError                 4xx under /admin, as RFC 9457 problem JSON
     ├── UnauthorizedError      401
+    ├── SignInError            403: signing in with the provider failed
+    ├── ForbiddenError         403: the role does not permit the operation
     ├── NotFoundError          404
     ├── ConflictError          409
     ├── PreconditionError      412 stale ETag
@@ -27,8 +31,8 @@ from typing import Any
 
 
 class GatewayError(Exception):
-    """Base of every error that clients get. Other exceptions are logged as crashes. ``status`` and ``headers`` are
-    HTTP's."""
+    """Base class of all errors that clients receive. Other exceptions are logged as crashes. ``status`` and ``headers``
+    are the HTTP status and headers of the response."""
 
     status = 500
     type = "server_error"
@@ -43,13 +47,21 @@ class GatewayError(Exception):
             self.status = status
 
     def body(self) -> dict[str, Any]:
-        """The error in OpenAI's format."""
+        """Return the error in OpenAI's format."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
 
 class InvalidRequestError(GatewayError):
     status = 400
     type = "invalid_request_error"
+
+
+class MethodNotAllowedError(InvalidRequestError):
+    status = 405
+
+    def __init__(self, message: str, *, allow: str) -> None:
+        super().__init__(message)
+        self.headers = {"Allow": allow}
 
 
 class UnknownModelError(InvalidRequestError):
@@ -79,7 +91,7 @@ class LlmCheckError(GatewayError):
 
 
 class UngovernedPathError(GatewayError):
-    """``path`` is what follows ``/v1/``."""
+    """``path`` is the part of the URL path after ``/v1/``."""
 
     status = 403
     type = "permission_error"
@@ -87,8 +99,8 @@ class UngovernedPathError(GatewayError):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"Replies of /v1/{path:.200} aren't checked, so the gateway doesn't forward this request. "
-            "An operator can allow the path in GROUNDLANE_PASSTHROUGH.",
+            f"The gateway can't check replies from /v1/{path:.200}, so it doesn't forward this request. To "
+            "allow this path, an operator can add it to GROUNDLANE_PASSTHROUGH.",
             param="path",
         )
 
@@ -97,6 +109,29 @@ class RateLimitError(GatewayError):
     status = 429
     type = "requests"
     code = "rate_limit_exceeded"
+
+
+class BudgetError(GatewayError):
+    """``budget`` describes the budget: its subject, its limit, the remaining amount, and when it resets."""
+
+    status = 429
+    type = "insufficient_quota"
+    code = "budget_exceeded"
+
+    def __init__(self, message: str, *, budget: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.budget = budget
+
+    def body(self) -> dict[str, Any]:
+        body = super().body()
+        body["error"]["budget"] = dict(self.budget)
+        return body
+
+
+class UncountedError(GatewayError):
+    status = 403
+    type = "permission_error"
+    code = "not_countable"
 
 
 class RunError(InvalidRequestError):
@@ -108,7 +143,7 @@ class RunError(InvalidRequestError):
 
 
 class PolicyBlockedError(GatewayError):
-    """``violations`` are all decisions made, in the format of the event log."""
+    """``violations`` contains all decisions on the request, in the format of the event log."""
 
     status = 400
 
@@ -151,7 +186,7 @@ class UpstreamKeyError(GatewayError):
 
 
 class EventLostError(GatewayError):
-    """Neither the database nor the journal can store the event, so the request must not count as done."""
+    """Neither the database nor the journal can store the event, so the request must not be reported as successful."""
 
     status = 503
     code = "event_not_stored"
@@ -161,7 +196,7 @@ class EventLostError(GatewayError):
 
 
 class AdminError(GatewayError):
-    """``title`` is RFC 9457's; ``errors`` lists the errors of each field."""
+    """``title`` is the title defined by RFC 9457. ``errors`` lists the errors of each field."""
 
     title = "Error"
 
@@ -170,7 +205,7 @@ class AdminError(GatewayError):
         self.errors = list(errors)
 
     def problem(self) -> dict[str, Any]:
-        """The error as RFC 9457 problem JSON."""
+        """Return the error as RFC 9457 problem JSON."""
         problem: dict[str, Any] = {
             "type": "about:blank",
             "title": self.title,
@@ -185,6 +220,16 @@ class AdminError(GatewayError):
 class UnauthorizedError(AdminError):
     status = 401
     title = "Unauthorized"
+
+
+class ForbiddenError(AdminError):
+    status = 403
+    title = "Forbidden"
+
+
+class SignInError(AdminError):
+    status = 403
+    title = "Forbidden"
 
 
 class NotFoundError(AdminError):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from typing import TypedDict
 
 from fastapi import FastAPI
@@ -34,19 +35,19 @@ _EXPOSED_HEADERS = [
 
 
 class AppState(TypedDict):
-    """The type of ``request.state``."""
+    """The typed state of the app, available as ``request.state``."""
 
     resources: Resources
     mcp: McpServer
     key: GatewayKey | None
-    """The gateway key of the call; set by the API key middleware."""
+    """The gateway key of the call. The API key middleware sets it."""
 
 
 def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing: Tracing | None = None) -> FastAPI:
-    """The gateway as an ASGI app; its lifespan opens and closes its resources.
+    """Create the gateway as an ASGI app, whose lifespan opens and closes all resources.
 
-    ``scorer`` replaces the judge from the settings, and ``tracing`` the configuration from the environment (for tests
-    and embedding).
+    For tests and embedding, ``scorer`` replaces the judge from the settings, and ``tracing`` replaces the configuration
+    from the environment.
     """
     tracing = tracing or open_tracing()
 
@@ -60,9 +61,11 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing:
         description="An OpenAI-compatible gateway that keeps RAG answers grounded.",
         lifespan=lifespan,
         redirect_slashes=False,
-        # These pages load scripts from another host, on the origin of the dashboard.
+        # FastAPI's documentation pages load scripts from another host, and they would run on the dashboard's origin.
+        # The dashboard has its own page.
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=attrgetter("name"),
     )
     install_error_handlers(app)
     app.entry = ApiKeyMiddleware(FastPath(app.framework, [llm.router]))

@@ -1,9 +1,13 @@
-"""The settings: environment variables with the prefix ``GROUNDLANE_``, or lines of an ``.env`` file."""
+"""The settings, which are environment variables with the prefix ``GROUNDLANE_`` or lines of an ``.env`` file."""
 
+import os
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Literal
 
+from dotenv import dotenv_values
 from pydantic import AfterValidator, Field, HttpUrl, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -20,7 +24,7 @@ class StoreText(StrEnum):
 
 
 class UpstreamApi(StrEnum):
-    """The kind of an upstream, which determines how the key is sent and, for Azure, the URLs."""
+    """The API of an upstream. It determines how the key is sent and, for Azure, the URLs."""
 
     OPENAI = "openai"
     AZURE = "azure"
@@ -28,7 +32,7 @@ class UpstreamApi(StrEnum):
 
 
 class SettingsError(ValueError):
-    """A setting is invalid; the message is one line that names it."""
+    """A setting is invalid. The message is one line that names the setting."""
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -45,7 +49,8 @@ def _long_enough(token: SecretStr) -> SecretStr:
 
 
 class Settings(BaseSettings):
-    """Read once at startup and passed to whatever needs them; nothing reads the environment later."""
+    """The settings of a process. They are read once at startup and passed to the code that needs them. The environment
+    is not read later."""
 
     model_config = SettingsConfigDict(
         env_prefix="GROUNDLANE_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
@@ -56,57 +61,98 @@ class Settings(BaseSettings):
     )
     upstream_api_key: Annotated[
         SecretStr | None,
-        Field(description="API key of the upstream, or secret:NAME; unset: the caller's Authorization is forwarded"),
+        Field(
+            description="API key of the upstream, or secret:NAME; unset: the caller's Authorization header is forwarded"
+        ),
     ] = None
     upstream_api: Annotated[
         UpstreamApi, Field(description="How the key is sent: openai (bearer), azure (api-key) or anthropic (x-api-key)")
     ] = UpstreamApi.OPENAI
     upstream_retries: Annotated[
         int,
-        Field(ge=0, le=10, description="How often a request is retried after a lost connection or a 502, 503 or 504"),
+        Field(ge=0, le=10, description="Number of retries after a lost connection or a 502, 503 or 504"),
     ] = 0
     passthrough: Annotated[
         str | None,
         Field(
-            description="Further paths under /v1 that are forwarded unchecked: globs, separated by commas; "
-            "* for all; unset: only paths that write no reply"
+            description="Comma-separated globs of other paths under /v1 that are forwarded unchecked; "
+            "* for all; unset: only paths that generate no reply"
         ),
     ] = None
     config: Annotated[
         str | None,
-        Field(description="TOML file with upstreams and policies; unset: the one upstream above"),
+        Field(description="TOML file with upstreams and policies; unset: only the upstream in the settings"),
     ] = None
     database_url: Annotated[str, Field(description="SQLAlchemy URL: sqlite+aiosqlite or postgresql+asyncpg")] = (
         "sqlite+aiosqlite:///./groundlane.db"
     )
     admin_token: Annotated[
         Annotated[SecretStr, AfterValidator(_long_enough)] | None,
-        Field(description="Admin token; unset: one is created at the first start, printed once and stored as a hash"),
+        Field(
+            description="Admin token; unset: a token is created at the first start, printed once and stored as a hash"
+        ),
     ] = None
     dashboard: Annotated[bool, Field(description="Serve the dashboard under /dashboard")] = True
+    session_idle_s: Annotated[Seconds, Field(description="Idle timeout of a dashboard session, in seconds")] = 7_200.0
+    session_lifetime_s: Annotated[Seconds, Field(description="Maximum duration of a dashboard session, in seconds")] = (
+        43_200.0
+    )
     require_keys: Annotated[
-        bool, Field(description="Reject calls without a gateway key; if off, other keys are forwarded to the upstream")
+        bool,
+        Field(description="Reject calls without a gateway key; if false, other keys are forwarded to the upstream"),
     ] = False
+    public_url: Annotated[
+        HttpUrl | None, Field(description="URL at which browsers reach the gateway, without a path")
+    ] = None
+    oidc_issuer: Annotated[
+        str | None,
+        Field(description="Issuer of the OpenID Connect provider for the dashboard; unset: sign-in with tokens only"),
+    ] = None
+    oidc_client_id: Annotated[str | None, Field(description="The gateway's client id at the provider")] = None
+    oidc_client_secret: Annotated[SecretStr | None, Field(description="The gateway's client secret")] = None
+    oidc_scopes: Annotated[str, Field(description="Scopes to request, separated by spaces")] = "openid email profile"
+    oidc_role_claim: Annotated[str, Field(description="ID token claim that contains the user's groups")] = "groups"
+    oidc_roles: Annotated[
+        str | None,
+        Field(
+            description="Comma-separated group=role pairs; the highest role counts; *=role for everyone; unset: no role"
+        ),
+    ] = None
     redis_url: Annotated[
         SecretStr | None,
-        Field(description="Redis through which workers share rate limits; unset: each worker counts separately"),
+        Field(description="URL of the Redis server for shared rate limits; unset: each worker counts separately"),
     ] = None
     secret_key: Annotated[
         SecretStr | None,
-        Field(description="Fernet keys, separated by commas, for the stored secrets: the first encrypts, all decrypt"),
+        Field(description="Comma-separated Fernet keys for stored secrets; the first encrypts, and all decrypt"),
     ] = None
-    judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder>, http:<url> or none")] = "embedded"
-    judge_api_key: Annotated[SecretStr | None, Field(description="Key for a remote judge, sent as a bearer token")] = (
-        None
+    judge: Annotated[str, Field(description="embedded, preset:<name>, st:<model>, onnx:<path>, http:<url> or none")] = (
+        "embedded"
     )
-    judge_preload: Annotated[bool, Field(description="Load the judge at startup, not on first use")] = True
+    judge_api_key: Annotated[
+        SecretStr | None, Field(description="API key for a remote judge, sent as a bearer token")
+    ] = None
+    vectara_api_key: Annotated[SecretStr | None, Field(description="API key for the judge preset:vectara")] = None
+    azure_content_safety_api_key: Annotated[
+        SecretStr | None,
+        Field(description="Key of the Azure resource for the judge preset:azure-groundedness"),
+    ] = None
+    google_credentials: Annotated[
+        SecretStr | None,
+        Field(description="Service account key (JSON) or access token for the judge preset:vertex-check-grounding"),
+    ] = None
+    bedrock_api_key: Annotated[
+        SecretStr | None,
+        Field(description="Bedrock API key, or ID:SECRET of an access key, for the judge preset:bedrock-guardrail"),
+    ] = None
+    judge_preload: Annotated[bool, Field(description="Load the judge at startup instead of on first use")] = True
     judge_timeout_ms: Annotated[
         Count,
-        Field(description="Time limit for judging one sentence; when exceeded, the sentence is unverifiable"),
+        Field(description="Time limit for judging one sentence; if exceeded, the sentence is unverifiable"),
     ] = 5_000
     conflicts_timeout_ms: Annotated[
         Count,
-        Field(description="How long a request waits at most while its documents are compared with each other"),
+        Field(description="Maximum time that a request waits while its documents are compared with each other"),
     ] = 300
     judge_queue_limit: Annotated[
         Count, Field(description="Maximum number of claim-evidence pairs that wait for the judge")
@@ -117,13 +163,13 @@ class Settings(BaseSettings):
         str | None,
         Field(
             min_length=1,
-            description="LLM for claims that the judge leaves undecided, or for all without a judge; unset: no LLM",
+            description="LLM for claims that the judge leaves undecided, or for all without a judge; unset: none",
         ),
     ] = None
     llm_judge_timeout_ms: Annotated[Count, Field(description="Time limit for one call to the LLM judge")] = 10_000
     llm_judge_token_budget: Annotated[
         Annotated[int, Field(ge=500)],
-        Field(description="Maximum text tokens in one call to the LLM judge; longer input takes several calls"),
+        Field(description="Maximum number of text tokens per call to the LLM judge; longer input takes several calls"),
     ] = 12_000
     llm_judge_concurrency: Annotated[
         Count, Field(description="Maximum number of concurrent calls to the LLM judge")
@@ -132,21 +178,25 @@ class Settings(BaseSettings):
         Literal["unit", "binary_yes_no", "scale_1_5"],
         Field(description="Scale on which the LLM judge scores a reply: unit (0 to 1), binary_yes_no or scale_1_5"),
     ] = "unit"
-    llm_judge_reasoning: Annotated[bool, Field(description="Include the LLM judge's reasoning with a score")] = True
-    llm_judge_prices: Annotated[
-        str | None, Field(description="TOML file with prices that take precedence over those in the package")
+    llm_judge_reasoning: Annotated[bool, Field(description="Include the LLM judge's reasoning with each score")] = True
+    prices: Annotated[
+        str | None,
+        Field(description="TOML file with prices of models that take precedence over the list prices in the package"),
     ] = None
     caller_llm_checks: Annotated[
         bool,
-        Field(description="Let callers of /v1/grounding/check and /mcp ask for an LLM judge in their options"),
+        Field(description="Allow callers of /v1/grounding/check and /mcp to request an LLM judge in their options"),
     ] = False
-    openai_api_key: Annotated[SecretStr | None, Field(description="Key for OpenAI models as judges")] = None
-    anthropic_api_key: Annotated[SecretStr | None, Field(description="Key for Anthropic models as judges")] = None
-    groq_api_key: Annotated[SecretStr | None, Field(description="Key for models at Groq as judges")] = None
+    openai_api_key: Annotated[SecretStr | None, Field(description="API key for OpenAI models used as judges")] = None
+    anthropic_api_key: Annotated[SecretStr | None, Field(description="API key for Anthropic models used as judges")] = (
+        None
+    )
+    groq_api_key: Annotated[SecretStr | None, Field(description="API key for Groq models used as judges")] = None
     event_durability: Annotated[
         EventDurability,
         Field(
-            description="batched: written shortly afterwards; sync: committed before the last byte of the reply is sent"
+            description="batched: events are written shortly afterwards; sync: they are committed before the last byte "
+            "of the reply is sent"
         ),
     ] = EventDurability.BATCHED
     event_queue_limit: Annotated[Count, Field(description="Maximum number of events that wait for the database")] = (
@@ -154,7 +204,7 @@ class Settings(BaseSettings):
     )
     event_journal: Annotated[
         str | None,
-        Field(description="File for events while the database is unavailable; unset: next to the database"),
+        Field(description="File that stores events while the database is unavailable; unset: next to the database"),
     ] = None
     retention_days: Annotated[
         Count | None, Field(description="Delete requests and runs after this many days; unset: keep them")
@@ -162,18 +212,27 @@ class Settings(BaseSettings):
     annotate_by_default: Annotated[
         bool, Field(description="Judge and annotate replies that have documents but no grounding policy")
     ] = True
+    share_max_hours: Annotated[
+        int, Field(ge=0, le=8_760, description="Maximum validity of a link to a trace, in hours; 0: no links")
+    ] = 168
     store_text: Annotated[
         StoreText,
         Field(description="How the event log stores prompts, documents and replies: none, hash or full"),
     ] = StoreText.HASH
-    policy_poll_s: Annotated[Seconds, Field(description="How often a worker polls for changes, in seconds")] = 0.5
-    heartbeat_s: Annotated[Seconds, Field(description="Interval of comment lines while text is held")] = 10.0
+    alert_private_addresses: Annotated[
+        bool,
+        Field(description="Allow alerts to private addresses and over plain HTTP, for services in your network"),
+    ] = False
+    policy_poll_s: Annotated[Seconds, Field(description="Interval at which a worker polls for changes, in seconds")] = (
+        0.5
+    )
+    heartbeat_s: Annotated[Seconds, Field(description="Interval between comment lines while text is held")] = 10.0
     send_timeout_s: Annotated[
         Seconds, Field(description="A client that accepts no data for this long is disconnected")
     ] = 120.0
     connect_timeout_s: Annotated[Seconds, Field(description="Time limit for connecting to the upstream")] = 10.0
     read_timeout_s: Annotated[
-        Seconds, Field(description="Longest silence of the upstream, including the time to the first byte")
+        Seconds, Field(description="Maximum silence of the upstream, including the time to the first byte")
     ] = 600.0
     max_reply_bytes: Annotated[Count, Field(description="Maximum size of a non-streamed reply, decompressed")] = (
         64 * 1024 * 1024
@@ -183,43 +242,48 @@ class Settings(BaseSettings):
         Field(
             gt=0,
             allow_inf_nan=False,
-            description="Maximum text of a reply under a policy, in million characters",
+            description="Maximum text size of a reply under a policy, in millions of UTF-8 bytes",
         ),
     ] = 8.0
     upstream_connections: Annotated[
         Count, Field(description="Maximum number of concurrent connections to the upstream")
     ] = 1_000
-    max_connections: Annotated[Count, Field(description="Most connections of clients to a worker")] = 10_000
+    max_connections: Annotated[Count, Field(description="Maximum number of client connections per worker")] = 10_000
     max_connections_per_address: Annotated[
-        Count, Field(description="Most connections of clients to a worker from one address")
+        Count, Field(description="Maximum number of client connections per worker from one address")
     ] = 2_000
-    max_body_bytes: Annotated[Count, Field(description="Maximum size of a body on a governed path")] = 16 * 1024 * 1024
+    max_body_bytes: Annotated[Count, Field(description="Maximum size of a request body on a governed path")] = (
+        16 * 1024 * 1024
+    )
     max_documents: Annotated[Count, Field(description="Maximum number of documents in a request")] = 1_000
     max_document_chars: Annotated[Count, Field(description="Maximum length of a document, in characters")] = 1_000_000
     max_documents_chars: Annotated[
-        Count, Field(description="Maximum length of all documents of a request together")
+        Count, Field(description="Maximum total length of the documents in a request, in characters")
     ] = 4_000_000
     keep_fields: Annotated[
         str | None,
         Field(
             pattern=r"^\s*[\w-]+(\.[\w-]+)*(\s*,\s*[\w-]+(\.[\w-]+)*)*\s*$",
-            description="Unknown fields that are kept in replies under a grounding policy, such as "
-            "choices.delta.reasoning_details; dotted names, separated by commas",
+            description="Comma-separated dotted names of unknown fields that are kept in replies under a grounding "
+            "policy, such as choices.delta.reasoning_details",
         ),
     ] = None
     evidence_from_tools: Annotated[bool, Field(description="Use the tool messages of a request as documents")] = False
     max_sentence_chars: Annotated[
-        Annotated[int, Field(ge=200)], Field(description="A sentence longer than this is checked in parts")
+        Annotated[int, Field(ge=200)],
+        Field(description="Maximum length of a sentence; longer sentences are checked in parts"),
     ] = 4_000
-    shutdown_grace_s: Annotated[Seconds, Field(description="How long open streams may continue at shutdown")] = 30.0
+    shutdown_grace_s: Annotated[
+        Seconds, Field(description="Maximum time that open streams may continue at shutdown")
+    ] = 30.0
     cors_origins: Annotated[
-        str | None, Field(description="Origins, separated by commas, whose pages may call the gateway; * for any")
+        str | None, Field(description="Comma-separated origins whose pages may call the gateway; * for any")
     ] = None
     mcp_hosts: Annotated[
         str | None,
         Field(
-            description="Host names, separated by commas, that /mcp accepts; * for any; "
-            "unset: local names on a loopback address, any on others"
+            description="Comma-separated host names that /mcp accepts; * for any; unset: local names on a loopback "
+            "address, any name on others"
         ),
     ] = None
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="Log level")] = "info"
@@ -229,20 +293,50 @@ class Settings(BaseSettings):
 
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""The names that upstreams and secrets may have."""
+"""The pattern for the names of upstreams and secrets."""
 
 
 def secret_name(key: str) -> str | None:
-    """The name in ``secret:NAME``, which refers to a stored secret; None for a key."""
+    """Return the name in ``secret:NAME``, which refers to a stored secret, or None for a key."""
     found = re.fullmatch(f"secret:({NAME})", key)
     return None if found is None else found.group(1)
 
 
+PREFIX = "GROUNDLANE_"
+
+_NOT_SETTINGS = re.compile(
+    # Read by the Python client, and by the tests
+    r"BASE_URL|API_KEY|TEST_\w+"
+    # Kubernetes sets these variables in every container if there is a service named "groundlane".
+    r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?"
+)
+
+
+def unknown_settings(environment: Mapping[str, str], also_read: str = "") -> Mapping[str, str | None]:
+    """Return the names in ``environment`` that look like settings but are not, each with the most similar setting, if
+    any. Names that occur in ``also_read``, the text of a configuration file, are not reported.
+    """
+    known = {name.upper() for name in Settings.model_fields}
+    found = {}
+    for name in sorted(environment):
+        own = name.upper().removeprefix(PREFIX)
+        if name.upper().startswith(PREFIX) and own not in known and not _NOT_SETTINGS.fullmatch(own):
+            nearest = get_close_matches(own, known, n=1)
+            if not re.search(rf"\b{re.escape(name)}\b", also_read):
+                found[name] = PREFIX + nearest[0] if nearest else None
+    return found
+
+
+def environment_variables() -> Mapping[str, str]:
+    """Return the lines of the ``.env`` file and the environment variables, which take precedence."""
+    return {name: value for name, value in dotenv_values(".env").items() if value is not None} | dict(os.environ)
+
+
 def load_settings() -> Settings:
-    """Read the settings. Raises SettingsError with one line that names the first invalid one."""
+    """Read the settings. Raises SettingsError with one line that names the first invalid setting."""
     try:
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
-        name = "GROUNDLANE_" + "_".join(str(part) for part in first["loc"]).upper()
+        name = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
         raise SettingsError(f"{name}: {first['msg'].removeprefix('Value error, ')}") from None

@@ -1,9 +1,11 @@
-"""How soon the upstream call ends when a client hangs up: before the first token, in mid-stream, with text held.
+"""Measures how soon the upstream call ends when a client disconnects before the first token, during the stream, or
+while text is held.
 
     python -m benchmarks.disconnect [--times 20]
 
-A real gateway on loopback with a scripted upstream; prints median and worst milliseconds from the client's reset to the
-upstream's end of connection, and how many tasks the gateway has left against the start.
+Starts a real gateway on loopback with a scripted upstream. Prints the median and maximum time, in milliseconds, from
+the client's reset to the end of the upstream connection, and the number of tasks in the gateway at the start and at the
+end.
 """
 
 import argparse
@@ -13,9 +15,9 @@ import time
 from pathlib import Path
 
 from app.observability import configure_logging
-from tests.support.in_process_gateway import DOCUMENTS, TRUE, chunk, sse
-from tests.support.live_gateway import Gateway
-from tests.support.mock_upstream import Reply
+from tests.support.gateways.in_process_gateway import DOCUMENTS, TRUE, chunk, sse
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.gateways.mock_upstream import Reply
 
 STAGES = {
     "before the first token": ({"hold_head": True}, b""),
@@ -25,7 +27,7 @@ STAGES = {
 
 
 def once(gateway: Gateway, stage: str) -> float:
-    """Milliseconds until the upstream sees the end."""
+    """Return the number of milliseconds until the upstream connection ends."""
     how, needle = STAGES[stage]
     text = f"{TRUE} And " if stage == "in mid-stream" else "Permanent staff receive "
     pieces = [sse(chunk({"role": "assistant", "content": ""}), chunk({"content": text}), done=False)]
@@ -39,7 +41,7 @@ def once(gateway: Gateway, stage: str) -> float:
         started = time.monotonic()
         call.abort()
         if not exchange.peer_closed.wait(10):
-            raise SystemExit(f"{stage}: the upstream call was not ended")
+            raise SystemExit(f"{stage}: the upstream call did not end")
         return (time.monotonic() - started) * 1e3
 
 
@@ -55,7 +57,7 @@ def main() -> None:
             tasks = gateway.tasks()
             for stage in STAGES:
                 taken = [once(gateway, stage) for _ in range(times)]
-                print(f"{stage:<24} median {statistics.median(taken):6.1f} ms, worst {max(taken):6.1f} ms")
+                print(f"{stage:<24} median {statistics.median(taken):6.1f} ms, maximum {max(taken):6.1f} ms")
             rows = gateway.rows(3 * times + 1)
             print(f"rows: {len(rows)}, cancelled: {sum(row['status'] == 'cancelled' for row in rows)}")
             print(f"tasks: {tasks} at the start, {gateway.tasks()} at the end")

@@ -1,8 +1,9 @@
-"""What the event log's writer takes: ``python -m benchmarks.events URL [--seconds N]``.
+"""Measures the event writer: ``python -m benchmarks.events URL [--seconds N]``.
 
-First as fast as it can, events of thirteen rows: rows an hour, and the processor time of an event, once more without
-the counting ahead. Then with the database held by somebody else and a full queue: how long ``append``, on which a
-reply waits, takes, beside what the event loop was late by anyway on a machine that has other things to do.
+The first part writes events as fast as possible. Each event has thirteen rows. It reports rows per hour and CPU time
+per event, with and without the rollups. The second part locks the database and fills the queue. It reports the duration
+of ``append``, because replies wait for this call. For comparison, it also reports the event-loop lag caused by other
+work on the machine.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from app.db.schema import upgrade
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from app.events.rollups import rollup_update as tallies
 from app.events.storage.writer import EventWriter
-from benchmarks.rows import AGENTS, MODELS, POLICIES
+from benchmarks.fill_event_log import AGENTS, MODELS, POLICIES
 from policies.types import Action, Decision, Phase
 
 _ROWS = 13
@@ -123,7 +124,7 @@ def _claim(number: int) -> ClaimRow:
 
 
 async def sustained(database: Database, folder: Path, seconds: float) -> str:
-    """As many events as the writer takes, never so many that they go to the journal."""
+    """Append events as fast as the writer accepts them, without using the journal."""
     writer = EventWriter(database, journal_path=folder / "events")
     await writer.start()
     chance = random.Random(1)
@@ -143,13 +144,13 @@ async def sustained(database: Database, folder: Path, seconds: float) -> str:
     rows = writer.written * _ROWS
     by_clock, by_processor = (f"{rows / time * 3600 / 1e6:.1f}" for time in (took, cpu))
     return (
-        f"{by_clock} million rows an hour by the clock, {by_processor} by the processor;"
-        f" {cpu / writer.written * 1e3:.3f} ms of this process an event; lost {writer.dropped}"
+        f"{by_clock} million rows per hour in wall-clock time, {by_processor} in CPU time; "
+        f"{cpu / writer.written * 1e3:.3f} ms of CPU time per event; lost {writer.dropped}"
     )
 
 
 async def full(database: Database, other: Database, folder: Path, count: int) -> str:
-    """Appends while somebody holds the database, from an empty queue to one that has been full for long."""
+    """Append events while the database is locked, until the queue has been full for a long time."""
     writer = EventWriter(database, journal_path=folder / "events", queue_limit=_QUEUE)
     await writer.start()
     chance = random.Random(2)
@@ -168,8 +169,8 @@ async def full(database: Database, other: Database, folder: Path, count: int) ->
             late.append((perf_counter() - started) * 1e3 - 1.0)
     depth, spilled = writer.queue_depth, writer.journaled
     await writer.aclose()
-    where = f"waiting {depth}, in the journal {spilled}, lost {writer.dropped}"
-    return f"append: {_told(waits)}; the loop was late by {_told(late)}; {where}"
+    where = f"{depth} waiting, {spilled} in the journal, {writer.dropped} lost"
+    return f"append: {_told(waits)}; event-loop lag: {_told(late)}; {where}"
 
 
 def _told(values: Sequence[float]) -> str:
@@ -193,7 +194,7 @@ async def run(url: str, seconds: float, count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url", help="of a database to write to")
+    parser.add_argument("url", help="URL of the database to write to")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--appends", type=int, default=3_000)
     wanted = parser.parse_args()

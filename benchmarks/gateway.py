@@ -1,14 +1,15 @@
-"""CPU time and latency of the gateway itself, beside a bare proxy, LiteLLM and Portkey, by turns in one run.
+"""Compares the CPU time and latency of the gateway with a bare proxy, LiteLLM and Portkey, alternating in one run.
 
     python -m benchmarks.gateway FOLDER [--reps 5] [--seconds 2] [--litellm VENV] [--portkey FOLDER] [--only NAME,...]
 
-FOLDER holds the sources of a mock upstream and of a load generator in C (``mock.c``, ``lg.c``), which are built into a
-temporary folder. ``--litellm`` is a virtual environment with ``litellm[proxy]``, ``--portkey`` a folder in which
-``@portkey-ai/gateway`` is installed; both are left out unless given.
+FOLDER contains the C sources of a mock upstream (``mock.c``) and a load generator (``lg.c``). They are built in a
+temporary folder. ``--litellm`` is a virtual environment with ``litellm[proxy]``. ``--portkey`` is a folder in which
+``@portkey-ai/gateway`` is installed. Without these options, LiteLLM and Portkey are not measured.
 
-The gateway measured has one core, mock and load generator share another. CPU time is that of the gateway's processes,
-from ``/proc/PID/task/*/schedstat``, so other work on the machine disturbs it little; every figure is the median over
-the repetitions, with its range. What a request leaves behind (events, log lines) is waited for, and so is part of it.
+The measured gateway uses one core. The mock and the load generator share a second core. The CPU time of the gateway's
+processes comes from ``/proc/PID/task/*/schedstat``, so other work on the machine has little effect on it. Every figure
+is the median over the repetitions, with its range. Each measurement includes work that continues after a request, such
+as writing events and log lines.
 """
 
 import argparse
@@ -30,10 +31,10 @@ from typing import Any
 
 GATEWAY_CORE, LOAD_CORE = "0", "1"
 PIECES = 276
-"""Chunks with text in one streamed reply of the mock."""
+"""The number of text chunks in one streamed reply of the mock."""
 
 SETTLE_S = 0.4
-"""Longer than events linger before they are written."""
+"""The pause after a load. It is longer than the delay before events are written."""
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MESSAGES = [
@@ -68,7 +69,7 @@ rules = { contradiction_action = "block", stream_mode = "hold" }
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """``command`` makes the command line from the port to listen on; ``extra`` goes into each request's body."""
+    """``command`` builds the command line for a given port. ``extra`` is added to the body of each request."""
 
     name: str
     command: Callable[[int], list[str]]
@@ -81,7 +82,7 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """``arguments`` are the load generator's, ``mock`` the upstream's settings."""
+    """``arguments`` contains the arguments of the load generator, and ``mock`` the settings of the upstream."""
 
     name: str
     arguments: tuple[str, ...]
@@ -108,9 +109,10 @@ def serve(port: int) -> list[str]:
 
 
 def contestants(folder: Path, upstream: int, bench: Path, options: argparse.Namespace) -> Iterator[Contestant]:
-    """``folder`` is a temporary one, ``bench`` that of the mock."""
+    """Yield the gateways to compare. ``folder`` is a temporary folder, and ``bench`` is the folder that contains the
+    mock."""
     base = f"http://127.0.0.1:{upstream}"
-    yield Contestant(name="bare", command=uvicorn("benchmarks.bare:app"), environment={"UPSTREAM": base})
+    yield Contestant(name="bare", command=uvicorn("benchmarks.support.bare_proxy:app"), environment={"UPSTREAM": base})
 
     def ours(name: str, policies: str, **more: str) -> dict[str, str]:
         home = folder / name
@@ -138,7 +140,7 @@ def contestants(folder: Path, upstream: int, bench: Path, options: argparse.Name
     )
     yield Contestant(
         name="groundlane+judge",
-        command=uvicorn("benchmarks.free_judge:build_app", "--factory", "--no-server-header"),
+        command=uvicorn("benchmarks.support.free_judge:build_app", "--factory", "--no-server-header"),
         environment=ours("groundlane+judge", RETRIEVAL + GROUNDING),
         extra=documents,
         ready="/healthz",
@@ -178,11 +180,11 @@ class Running:
     port: int
     start_cpu_s: float
     bodies: dict[bool, Path]
-    """The request's body, by whether it asks for a stream."""
+    """The files with the request bodies, by whether the reply is streamed."""
 
 
 def tree(pid: int) -> Iterator[int]:
-    """The process and what it started."""
+    """Return the ids of the process and its descendants."""
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in children.read_text().split():
@@ -190,7 +192,7 @@ def tree(pid: int) -> Iterator[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process and its children so far."""
+    """Return the CPU time that a process and its children have used so far."""
     files = [file for each in tree(pid) for file in Path(f"/proc/{each}/task").glob("*/schedstat")]
     return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 
@@ -207,7 +209,7 @@ def free_port() -> int:
 
 
 def get(port: int, path: str) -> None:
-    """Raises OSError where nobody listens."""
+    """Raises OSError if nothing is listening."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     connection.request("GET", path)
     connection.getresponse().read()
@@ -278,7 +280,8 @@ def figures(rows: Sequence[dict[str, Any]], name: str, case: str, key: str) -> l
 
 
 def report(rows: Sequence[dict[str, Any]], runs: Sequence[Running]) -> None:
-    """Medians with ranges, and ratios to the bare proxy, each taken within its repetition."""
+    """Build a table of medians with ranges, and of ratios to the bare proxy. Ratios are computed within each
+    repetition."""
     columns = ("CPU a plain request, c=1", "c=16", "CPU a paced chunk", "p50 at c=16")
     print(f"| | {' | of bare | '.join(columns)} | of bare |")
     print("|---|" + "---:|---:|" * len(columns))
@@ -301,12 +304,12 @@ def report(rows: Sequence[dict[str, Any]], runs: Sequence[Running]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="with mock.c and lg.c")
+    parser.add_argument("folder", type=Path, help="folder with mock.c and lg.c")
     parser.add_argument("--reps", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each window; streams take three at least")
+    parser.add_argument("--seconds", type=float, default=2.0, help="duration of a measurement; at least 3 for streams")
     parser.add_argument("--litellm", help="virtual environment with litellm[proxy]")
     parser.add_argument("--portkey", help="folder in which @portkey-ai/gateway is installed")
-    parser.add_argument("--only", help="names, separated by commas")
+    parser.add_argument("--only", help="comma-separated names of gateways")
     parser.add_argument("--cases", default="c1,c16,paced")
     options = parser.parse_args()
     bench: Path = options.folder.resolve()
@@ -326,7 +329,7 @@ def main() -> None:
             if wanted is None or contestant.name in wanted
         ]
         cases = [case for case in CASES if case.name in options.cases.split(",")]
-        for one in runs:  # what is made at the first request
+        for one in runs:  # caches that are filled at the first request
             for stream in (False, True):
                 case = Case(name="first", arguments=("-n", "8", "-c", "2", *(("-s",) if stream else ())), stream=stream)
                 load(folder, one, case, 10, 0)

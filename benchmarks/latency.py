@@ -1,16 +1,18 @@
-"""How much later than an upstream's tokens the gateway's sentences come, each judged before it leaves.
+"""Measures the delay between the upstream's tokens and the gateway's sentences, which are judged before they are sent.
 
     python -m benchmarks.latency [--streams 8] [--replies 4] [--token-ms 20] [--first-ms 300]
 
-Three processes on loopback: an upstream that says a token each ``--token-ms``, the first after ``--first-ms``, and
-notes when; the gateway with its own judge, one worker, which holds back each sentence until it is judged; and a client
-that keeps ``--streams`` streams open and notes when text comes. They share one clock. Each reply has ten sentences of
-15 words and comes with five documents of 150 words that no other has, so that nothing was read before.
+Starts three processes on loopback that share one clock. The upstream sends the first token after ``--first-ms`` and
+then one every ``--token-ms``, and records the times. The gateway, with its default judge and one worker, holds each
+sentence until it is judged. The client keeps ``--streams`` streams open and records when text arrives. Each reply has
+ten sentences of 15 words. Its five documents of 150 words are used by no other reply, so no document is cached.
 
-Told is, at the median and the 95th percentile: from the last token of a sentence to its coming out, for the first one
-and for all; from the upstream's end to the client's; and the lag of the gateway's event loop (``benchmarks.watched``).
-Beside it stands the same with nothing judged: what processes, loopback and the machine itself take. It uses the cores
-that it may: ``taskset -c 0,1 python -m benchmarks.latency`` is for two.
+Reports the median and the 95th percentile of three delays. The first is the delay from the last token of a sentence to
+its delivery, for the first sentence and for all sentences. The second is the delay from the end of the upstream's reply
+to the end of the client's reply. The third is the lag of the gateway's event loop (see
+``benchmarks.support.event_loop_monitor``). The same figures without judging show the overhead of processes, loopback
+and the machine. The benchmark uses all cores available to it. To limit it to two cores, run
+``taskset -c 0,1 python -m benchmarks.latency``.
 """
 
 import argparse
@@ -31,7 +33,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from benchmarks.gateway import REPOSITORY, cpu_s, free_port
-from benchmarks.texts import chunk, sentence
+from benchmarks.support.generated_texts import chunk, sentence
 
 LAG = "/benchmark/lag"
 SENTENCES, DOCUMENTS = 10, 5
@@ -47,7 +49,7 @@ _BARS = {"first sentence": 60.0, "end": 100.0, "loop late": 10.0}
 
 
 def sentences_of(number: int) -> list[str]:
-    """Of the reply with that number: from each of its documents two."""
+    """Return the sentences of the reply with this number, two from each of its documents."""
     return [sentence((number * DOCUMENTS + place // 2) * 10 + 3 + place % 2) for place in range(SENTENCES)]
 
 
@@ -70,7 +72,7 @@ def body_of(number: int) -> bytes:
 
 
 class Upstream:
-    """Says the reply that it is asked for by number, and when it said what at ``GET /times``."""
+    """Sends the reply with the requested number, and returns when each token was sent at ``GET /times``."""
 
     def __init__(self, token_s: float, first_s: float) -> None:
         self._token_s, self._first_s = token_s, first_s
@@ -124,12 +126,12 @@ def _chunked(data: bytes) -> bytes:
 
 
 async def ask_all(port: int, streams: int, first: int, count: int) -> dict[int, dict[str, Any]]:
-    """Ask for the replies with ``count`` numbers from ``first`` on, ``streams`` at a time."""
+    """Request ``count`` replies, starting with number ``first``, with ``streams`` requests at a time."""
     numbers = iter(range(first, first + count))
     found: dict[int, dict[str, Any]] = {}
 
     async def some(place: int) -> None:
-        await asyncio.sleep(place * 0.1)  # nobody's users ask in the same instant
+        await asyncio.sleep(place * 0.1)  # real users don't ask in the same instant
         for number in numbers:
             found[number] = await _ask(port, number)
 
@@ -140,7 +142,7 @@ async def ask_all(port: int, streams: int, first: int, count: int) -> dict[int, 
 
 
 async def _ask(port: int, number: int) -> dict[str, Any]:
-    """The text of a reply; when which length of it was there; and when it was over."""
+    """Return the text of a reply, the time at which each part of it arrived, and the time of its end."""
     body = body_of(number)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\ncontent-length: {len(body)}\r\n"
@@ -165,7 +167,7 @@ async def _ask(port: int, number: int) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Delays:
-    """In milliseconds, by what is told of them."""
+    """Delays in milliseconds, by name."""
 
     of: dict[str, list[float]]
     wrong: int = 0
@@ -207,7 +209,7 @@ def started(*command: str, **environment: str) -> Iterator[subprocess.Popen[byte
 
 
 def fetched(process: subprocess.Popen[bytes], port: int, path: str, patience_s: float = 600.0) -> Any:
-    """JSON from ``process``, which may still be starting."""
+    """Fetch JSON from ``process``, which may still be starting."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -220,14 +222,14 @@ def fetched(process: subprocess.Popen[bytes], port: int, path: str, patience_s: 
 
 
 def measure(options: argparse.Namespace, folder: Path, upstream: Mock, judge: str) -> tuple[Delays, float]:
-    """The delays with that judge, and the seconds of CPU time that a stream took."""
+    """Measure the delays with this judge, and the CPU seconds per stream."""
     home = folder / judge
     home.mkdir()
     base = f'[[upstreams]]\nname = "mock"\nbase_url = "http://127.0.0.1:{upstream.port}/v1"\n'
     (home / "groundlane.toml").write_text(base + (_POLICY if judge != "none" else ""))
     port = free_port()
     command = [
-        *(sys.executable, "-m", "uvicorn", "benchmarks.watched:build_app", "--factory"),
+        *(sys.executable, "-m", "uvicorn", "benchmarks.support.event_loop_monitor:build_app", "--factory"),
         *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--no-server-header", "--log-level", "warning"),
     ]
     with started(
@@ -266,7 +268,7 @@ def ask_from_outside(options: argparse.Namespace, port: int, first: int, count: 
 
 def report(judge: str, delays: Delays, cpu: float) -> None:
     told = "every sentence judged" if judge != "none" else "nothing judged"
-    print(f"\n{told}: {cpu * 1e3:.0f} ms of CPU time a stream; {delays.wrong} replies wrong")
+    print(f"\n{told}: {cpu * 1e3:.0f} ms of CPU time per stream; {delays.wrong} wrong replies")
     print(f"{'ms':16} {'p50':>8} {'p95':>8} {'p99':>8} {'max':>8} {'count':>7}")
     for name, values in ((name, values) for name, values in delays.of.items() if values):
         ranks = quantiles(values * 2 if len(values) == 1 else values, n=100, method="inclusive")
@@ -284,13 +286,15 @@ def main() -> None:
         print(json.dumps(asyncio.run(ask_all(*map(int, sys.argv[2:])))))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=8, help="at once")
-    parser.add_argument("--replies", type=int, default=4, help="one after the other, of each stream")
+    parser.add_argument("--streams", type=int, default=8, help="concurrent streams")
+    parser.add_argument("--replies", type=int, default=4, help="consecutive replies per stream")
     parser.add_argument("--token-ms", type=float, default=20.0)
-    parser.add_argument("--first-ms", type=float, default=300.0, help="until the first token")
+    parser.add_argument("--first-ms", type=float, default=300.0, help="time to the first token")
     parser.add_argument("--judges", default="none,embedded")
     options = parser.parse_args()
-    print(f"{len(os.sched_getaffinity(0))} cores, {options.streams} streams at once, {options.token_ms:g} ms a token")
+    print(
+        f"{len(os.sched_getaffinity(0))} cores, {options.streams} concurrent streams, {options.token_ms:g} ms per token"
+    )
     with tempfile.TemporaryDirectory() as name:
         port = free_port()
         arguments = [str(port), str(options.token_ms), str(options.first_ms)]

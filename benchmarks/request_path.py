@@ -1,10 +1,10 @@
-"""How much of the code one request runs through: a streamed reply of two sentences, the second blocked.
+"""Counts the code that one request executes. Its streamed reply has two sentences, and the second is blocked.
 
     python -m benchmarks.request_path [--functions]
 
-Runs the request in process against a scripted upstream and a scripted judge, and counts the modules and functions of
-this repository that it enters, from the request's body to the rows of its event. Comprehensions and lambdas are counted
-apart. A first request fills the caches, so only the second counts.
+Runs the request in-process with a scripted upstream and a scripted judge. Counts the modules and functions of this
+repository that it enters, from parsing the request body to building the rows of its event. Comprehensions and lambdas
+are counted separately. A first request fills the caches, so only the second counts.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.support.in_process_gateway import FALSE, TRUE, Bench, bench, policy, said
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, Bench, bench, policy, said
 
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("app", "policies", "judges")
@@ -29,7 +29,7 @@ async def _request(at: Bench) -> None:
 
 
 async def entered() -> Counter[CodeType]:
-    """The functions of ours that the request enters, with the number of calls of each."""
+    """Return the functions of this repository that the request enters, with the number of calls of each."""
     at = await bench(said(f"{TRUE} ", FALSE), policy(contradiction_action="block"))
     await _request(at)
     calls: Counter[CodeType] = Counter()
@@ -53,7 +53,7 @@ def _is_ours(code: CodeType) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--functions", action="store_true", help="list the functions of each module too")
+    parser.add_argument("--functions", action="store_true", help="also list the functions of each module")
     wants_functions = parser.parse_args().functions
     calls = asyncio.run(entered())
     by_module: dict[str, list[CodeType]] = {}

@@ -1,11 +1,12 @@
-"""A soak: many mixed streams at once, clients that hang up, read slowly or send nonsense, and an upstream that errs.
+"""A soak test with many concurrent streams, a failing upstream, and clients that disconnect, read slowly or send
+invalid data.
 
     python -m benchmarks.soak [--seconds 600] [--streams 64]
 
-Starts ``groundlane serve`` and a scripted upstream on loopback, keeps ``--streams`` requests in flight, and prints,
-each tenth of the time, the gateway's memory and open sockets and what came of the requests. At the end: the slope of
-memory after warm-up, sockets against the start, and that every request that reached the gateway left exactly one row.
-Bounded by its time; every process it starts is ended.
+Starts ``groundlane serve`` and a scripted upstream on loopback, and keeps ``--streams`` requests in flight. It prints
+the gateway's memory, its open sockets and the outcomes of the requests ten times during the run. At the end, it prints
+the growth of memory after warm-up, the number of sockets at the start and the end, and whether every request that
+reached the gateway left exactly one row. It ends after the given time, and stops every process that it started.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def frame(delta: dict[str, str], finish: str | None = None) -> bytes:
 
 
 async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers as it likes: streams, completions, errors, resets, endings without an end."""
+    """Responds randomly with streams, completions, errors, resets, or incomplete replies."""
     chance = random.Random()
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
@@ -88,7 +89,7 @@ async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def client(port: int, deadline: float, outcomes: Counter[str], ids: set[str]) -> None:
-    """One request after another, each with a temper of its own."""
+    """Sends one request after another, each with random client behavior."""
     chance = random.Random()
     while time.monotonic() < deadline:
         stream, temper = chance.random() < 0.8, chance.random()
@@ -187,20 +188,20 @@ def report(memory: list[tuple[float, int]], ids: set[str], database: Path) -> No
     mean_t, mean_m = (sum(column) / len(late) for column in zip(*late, strict=True))
     slope = sum((t - mean_t) * (m - mean_m) for t, m in late) / sum((t - mean_t) ** 2 for t, _ in late)
     print(
-        f"memory after warm-up: {late[0][1] / 1024:.1f} to {late[-1][1] / 1024:.1f} MiB, "
-        f"slope {slope * 60 / 1024:+.3f} MiB a minute"
+        f"memory after warm-up: {late[0][1] / 1024:.1f} to {late[-1][1] / 1024:.1f} MiB, slope "
+        f"{slope * 60 / 1024:+.3f} MiB per minute"
     )
     with sqlite3.connect(database) as connection:
         rows = Counter(row[0] for row in connection.execute("SELECT request_id FROM requests"))
         by_status = dict(connection.execute("SELECT status, count(*) FROM requests GROUP BY status").fetchall())
     print(
         f"rows: {sum(rows.values())} {by_status}; answered but not recorded: {len(ids - set(rows))}; "
-        f"doubled: {sum(count > 1 for count in rows.values())}"
+        f"duplicated: {sum(count > 1 for count in rows.values())}"
     )
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

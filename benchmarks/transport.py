@@ -1,9 +1,9 @@
-"""CPU time of the upstream transport beside aiohttp and httpx alone, alternating in one run.
+"""Compares the CPU time of the upstream transport with that of plain aiohttp and httpx, alternating in one run.
 
     python -m benchmarks.transport [--requests 300] [--rounds 5]
 
-A small upstream runs in a process of its own on loopback. Prints the CPU time of this process a request;
-wall-clock time is left out, since other work on the machine moves it. Bounded by requests and rounds.
+A small upstream runs in a separate process on loopback. Prints the CPU time of this process per request. Wall-clock
+time isn't printed, because it depends on other work on the machine.
 """
 
 import argparse
@@ -107,7 +107,7 @@ CLIENTS: Mapping[str, Callable[[str], AbstractAsyncContextManager[Request]]] = {
 
 
 async def measure(client: str, url: str, count: int, width: int) -> float:
-    """CPU microseconds a request."""
+    """Return the CPU microseconds per request."""
     async with CLIENTS[client](url) as request:
         turn = asyncio.Semaphore(width)
 

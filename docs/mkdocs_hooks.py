@@ -1,5 +1,5 @@
-"""MkDocs hooks: pages from outside this folder, links that leave the folder, and a check that the site loads nothing
-from other hosts."""
+"""MkDocs hooks: they add pages from outside this folder, convert links that leave it, and check that the site loads
+nothing from other hosts."""
 
 import logging
 import posixpath
@@ -13,7 +13,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "judges/embedded/CARD.md": "card.md"}
-"""Page of the site, by file in the repository."""
+"""The page of the site for each file in the repository."""
 
 _HOME = {page: file for file, page in ELSEWHERE.items()}
 _LINK = re.compile(r"(?P<fence>^(?P<ticks>```+)[\s\S]*?^(?P=ticks)$)|\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)", re.M)
@@ -21,6 +21,8 @@ _LOADED = re.compile(
     r"""<(?:script|img|iframe|source|video)\b[^>]*\bsrc(?:set)?=["']?(?:https?:)?//[^"'> ]+"""
     r"""|<link\b(?![^>]*rel=["']?canonical)[^>]*\bhref=["']?(?:https?:)?//[^"'> ]+"""
 )
+_BOOSTS = {"operations/": 2, "adr/": 0.1, "changelog.md": 0.1}
+"""How the search ranks pages: operations first; decision records and the changelog last."""
 _log = logging.getLogger("mkdocs.hooks.links")
 
 
@@ -31,8 +33,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Convert links of the repository to links of the site; links to source files become plain text."""
+    """Convert the repository's links to links of the site. Links to source files become plain text."""
     here = page.file.src_uri
+    boost = next((boost for start, boost in _BOOSTS.items() if here.startswith(start)), 1)
+    page.meta.setdefault("search", {"boost": boost})
     folder = posixpath.dirname(_HOME.get(here, f"docs/{here}"))
 
     def moved(match: re.Match[str]) -> str:

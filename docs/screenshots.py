@@ -34,7 +34,7 @@ from policies.types import Action, Decision, Phase
 FOLDER = Path(__file__).parent / "images"
 _SIZES = {"desktop": (1280, 860), "phone": (390, 844)}
 _QUALITY = 62
-_LARGEST = 1_500_000
+_LARGEST = 2_000_000
 _TIMEOUT_MS = 120_000
 _REQUESTS = 1_800
 _TRIES = 10
@@ -55,9 +55,14 @@ def pages(client: httpx.Client) -> dict[str, str]:
         "policy": f"policies/{policy}",
         "policy-form": f"policies/{policy}/edit",
         "policy-versions": f"policies/{policy}/versions",
+        "runs": "runs",
         "calibration": "calibration",
+        "review": "review",
+        "alerts": "alerts",
         "playground": "playground",
         "keys": "keys",
+        "budgets": "budgets",
+        "access": "access",
         "system": "system",
     }
 
@@ -72,7 +77,7 @@ _KEY = "gl-history"
 
 
 def history(policies: dict[str, str]) -> list[RequestEvent]:
-    """A week of invented requests, more by day than by night, some of them warned or blocked."""
+    """A week of invented requests: more by day than by night, and some of them warned or blocked."""
     chance, now = random.Random(3), datetime.now(UTC)
     made = []
     while len(made) < _REQUESTS:
@@ -117,7 +122,7 @@ async def write(database: Path, events: list[RequestEvent]) -> None:
 
 
 def prepare(running: Stage, client: httpx.Client) -> None:
-    """Play the walkthrough and add requests, a policy version and keys, so that no page is empty."""
+    """Play the walkthrough, and add the data that the pages show, from requests to tokens."""
     with redirect_stdout(io.StringIO()):
         running.walkthrough(Screen()).run()
     policies = {policy["id"]: policy["name"] for policy in client.get("/admin/v1/policies?limit=200").json()["items"]}
@@ -128,6 +133,14 @@ def prepare(running: Stage, client: httpx.Client) -> None:
     client.patch(f"/admin/v1/policies/{watched}", json={"rules": {"max_unverifiable_ratio": 0.25}})
     for name, limit in (("leaflet service", 600), ("leave portal", None)):
         client.post("/admin/v1/keys", json={"name": name, "models": ["scripted-*"], "requests_per_minute": limit})
+    for agent, most in (("leaflet-desk", 20_000), ("leave-desk", 5_000)):
+        budget = {"subject": "agent", "name": agent, "unit": "requests", "period": "month", "limit": most}
+        client.post("/admin/v1/budgets", json=budget).raise_for_status()
+    for name, metric, most in (("Many blocked replies", "blocked", 0.2), ("Contradictions", "contradicted", 0.1)):
+        alert = {"name": name, "metric": metric, "threshold": most, "min_requests": 20}
+        client.post("/admin/v1/alerts", json=alert).raise_for_status()
+    for name, role in (("dashboard of the help desk", "viewer"), ("policy pipeline", "editor")):
+        client.post("/admin/v1/tokens", json={"name": name, "role": role}).raise_for_status()
 
 
 @contextmanager

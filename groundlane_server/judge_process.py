@@ -4,6 +4,6 @@ from groundlane_server import activate
 
 if __name__ == "__main__":
     activate()
-    from app.judge_process.server import main
+    from app.judge_server.sdk_process import main
 
     main()

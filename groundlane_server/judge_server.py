@@ -6,8 +6,9 @@ from groundlane_server import activate
 
 
 def build_app() -> Starlette:
-    """The application of one process, with the settings of its environment. Raises SettingsError (a ValueError)."""
+    """Build the application for one process, with settings from its environment. Raises SettingsError (a
+    ValueError)."""
     activate()
-    from app.judge_runtime.server import build_app
+    from app.judge_server.http_server import build_app
 
     return build_app()

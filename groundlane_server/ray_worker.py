@@ -1,7 +1,7 @@
-"""The judge of an evaluation on a Ray cluster, as an actor of Ray Data.
+"""The judge for evaluations on a Ray cluster, as a Ray Data actor.
 
-Ray sends the class to its workers by name, and a worker finds ``app`` only once ``activate()`` has run there. So the
-class is defined here, and its argument is plain bytes.
+Ray sends the class to its workers by name, and a worker can import ``app`` only after ``activate()`` has run there. The
+class is therefore defined here, and its argument is plain bytes.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from groundlane_server import activate
 
 
 class RayJudge:
-    """``app.evaluation.runs.ray_engine.BatchJudge`` in a process of the cluster."""
+    """Runs ``app.evaluation.runs.ray_engine.BatchJudge`` in a process of the cluster."""
 
     def __init__(self, arguments: bytes) -> None:
         activate()

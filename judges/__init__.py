@@ -6,5 +6,5 @@ framework.
 
 import os
 
-# ONNX Runtime sends telemetry from its import on, unless this is set before.
+# ONNX Runtime starts to send telemetry when it is imported, unless this is set first.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -16,25 +16,24 @@ from judges.claims.harmless import HarmlessText
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
 from judges.claims.llm_decomposition import DecomposingClaimExtractor
-from judges.coverage import partition
-from judges.evidence.feature_cache import FeatureCache
-from judges.evidence.index import EvidenceIndex
-from judges.evidence.windowing import Windowing, build_index
-from judges.features import FeatureExtractor
+from judges.evidence.index import EvidenceIndex, FeatureCache
+from judges.evidence.windowing import build_index
+from judges.features import CascadeFeatures, FeatureExtractor, PublishedThresholdFeatures
+from judges.label_thresholds import Thresholds
 from judges.protocols import (
     ClaimExtractor,
+    EvidenceCache,
     JudgeError,
     JudgeUnreachableError,
     LlmClaimJudge,
     PairScorer,
     SentenceSplitter,
-    prefill,
 )
 from judges.reply_check import ReplyCheck
 from judges.sentences.splitter import IncrementalSplitter
 from judges.text.fragments import Resolves
-from judges.thresholds import Thresholds
-from judges.types import Chunk
+from judges.text_coverage import partition
+from judges.types import Chunk, Windowing
 from judges.verdicts.citation_support import CitationChecker
 from judges.verdicts.claim_judge import ClaimJudge
 from judges.verdicts.language_gate import LanguageGate
@@ -47,27 +46,27 @@ log = logging.getLogger(__name__)
 
 _UNLOADED_MAX_TOKENS = 512
 _PREFILLED_WINDOWS = 16
-"""Windows that are processed before a claim asks for them, the most relevant ones."""
+"""Number of windows (the most relevant ones) that are processed before a claim needs them."""
 _MAX_BUILDS = 2
-"""Threads that cut documents at a time. They share the interpreter lock, so each one more delays the event loop; there
-are two so that a large set of documents does not block all others."""
+"""Maximum number of threads that cut documents concurrently. They share the interpreter lock, so each additional thread
+delays the event loop. There are two so that one large set of documents does not block all others."""
 _RETRY_S = 5.0
-"""Seconds before a remote judge that did not answer is asked again."""
+"""Seconds to wait before retrying a remote judge that did not answer."""
 _DECOMPOSITION_SHARE = 0.4
-"""The share of a sentence's time that its decomposition may take."""
+"""Maximum share of a sentence's time limit that decomposing it may take."""
 
 
 class GroundingChecker:
     """Checks replies with a cross-encoder, an LLM, or both.
 
     Args:
-        scorer: the cross-encoder, which the checker starts and closes; None for none.
-        llm: judges the claims that the scorer leaves open, and all claims if there is no scorer or it fails to load. It
-            also splits complex sentences. The caller closes it.
-        languages: two-letter codes of the languages that the scorer knows; default the scorer's own ``languages``, or
-            else all. The scorer is not asked about claims in another language.
-        extractor, features, splitter, windowing: replace the parts that ship with the package.
-        timeout_s: seconds for the check of one sentence.
+        scorer: the cross-encoder, which the checker starts and closes, or None.
+        llm: judges the claims that the scorer leaves undecided, or all claims if there is no scorer or it fails to
+            load. It also splits complex sentences. The caller must close it.
+        languages: two-letter codes of the languages that the scorer supports. Defaults to the scorer's ``languages``,
+            or to all languages if it has none. Claims in other languages are not sent to the scorer.
+        extractor, features, splitter, windowing: replace the built-in components, and those that the scorer provides.
+        timeout_s: time limit for checking one sentence.
         max_sentence_chars: longer sentences are checked in parts.
     """
 
@@ -89,16 +88,24 @@ class GroundingChecker:
         self._languages = languages
         self._timeout_s = timeout_s
         self._extractor = extractor
-        self._features: FeatureExtractor = features or default_features
-        self._feature_cache = FeatureCache(self._features.prepare)
+        self._given_features = features
+        self._feature_cache = FeatureCache((features or default_features).prepare)
         self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
         self._windowing = windowing
         self._start_lock = asyncio.Lock()
         self._builds = asyncio.Semaphore(_MAX_BUILDS)
         self._loaded = False
         self._retry_at = 0.0
-        self.fault: str | None = None
-        """Why the cross-encoder failed to load; None if it has not failed."""
+        self._retrying: asyncio.Task[None] | None = None
+        self._fault: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """Why the cross-encoder failed to load, or is only partly available (for example, without one judge of a
+        cascade); None if it is fully available.
+        """
+        partly: str | None = getattr(self._scorer, "fault", None) if self._loaded else None
+        return self._fault or partly
 
     @property
     def available(self) -> bool:
@@ -106,7 +113,7 @@ class GroundingChecker:
         return self._loaded or self._has_llm
 
     def can_judge(self, *, llm: bool = True) -> bool:
-        """Whether there is a judge. ``llm``: False disregards the LLM."""
+        """Return whether there is a judge. With ``llm=False``, the LLM doesn't count."""
         return self._loaded or (llm and self._has_llm)
 
     @property
@@ -114,20 +121,20 @@ class GroundingChecker:
         """Why no judge is available; None if one is, or if nothing has failed yet."""
         if self.available:
             return None
-        return "no judge is configured" if self._scorer is None else self.fault
+        return "no judge is configured" if self._scorer is None else self._fault
 
     @property
     def stalled_s(self) -> float:
-        """Seconds since the oldest unanswered request to the cross-encoder; 0 if there is none."""
+        """Age in seconds of the oldest pending request to the cross-encoder; 0 if none is pending."""
         return float(getattr(self._scorer, "stalled_s", 0.0))
 
     @property
     def name(self) -> str:
-        """Names and versions of the judges, joined by ``+``; ``none`` if there is none."""
+        """Names and versions of the judges, joined by ``+``; ``none`` if there is no judge."""
         return self.named()
 
     def named(self, *, llm: bool = True) -> str:
-        """The same; without the LLM if ``llm`` is False."""
+        """Return ``name``, without the LLM if ``llm`` is False."""
         has_llm = llm and self._has_llm
         scorer = self._scorer.name if self._scorer is not None and (self._loaded or not has_llm) else None
         model = self._llm.name if has_llm and self._llm is not None else None
@@ -138,41 +145,53 @@ class GroundingChecker:
         return self._llm is not None and self._llm.ready
 
     async def start(self) -> None:
-        """Load the cross-encoder. Idempotent. Never raises: ``fault`` says why it failed. Only a remote judge that did
-        not answer is tried again, at the first call after some seconds."""
-        if self._scorer is None or (self.fault is not None and self._start_lock.locked()):
+        """Load the cross-encoder. Idempotent. Never raises: ``fault`` says why it failed. If a remote judge did not
+        answer, the first call after the retry interval tries again; ``retry`` does so in the background. Other failures
+        are final.
+        """
+        if self._scorer is None or (self._fault is not None and self._start_lock.locked()):
             return
         clock = asyncio.get_running_loop().time
         async with self._start_lock:
-            if self._loaded or (self.fault is not None and clock() < self._retry_at):
+            if self._loaded or (self._fault is not None and clock() < self._retry_at):
                 return
             self._retry_at = inf
             try:
                 await self._scorer.start()
             except JudgeUnreachableError as error:
-                self.fault = str(error)
+                self._fault = str(error)
                 self._retry_at = clock() + _RETRY_S
             except JudgeError as error:
-                self.fault = str(error)
+                self._fault = str(error)
             except Exception as error:
                 log.exception("cannot load the judge")
-                self.fault = f"{type(error).__name__}: {error}"
+                self._fault = f"{type(error).__name__}: {error}"
             else:
                 self._loaded = True
-                self.fault = None
+                self._fault = None
+
+    def retry(self) -> None:
+        """If a remote judge did not answer and the retry interval has passed, retry it in the background."""
+        due = self._fault is not None and asyncio.get_running_loop().time() >= self._retry_at
+        if due and (self._retrying is None or self._retrying.done()):
+            self._retrying = asyncio.get_running_loop().create_task(self.start())
 
     async def aclose(self) -> None:
+        if self._retrying is not None:
+            self._retrying.cancel()
+            await asyncio.gather(self._retrying, return_exceptions=True)
         self._loaded = False
         if self._scorer is not None:
             await self._scorer.aclose()
 
     async def prepare(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
-        """Cut ``chunks`` into evidence, on a thread. Loads the judge if that has not been tried yet."""
+        """Cut ``chunks`` into evidence, on a thread. Load the judge first if necessary."""
         await self.start()
         async with self._builds:
             index = await asyncio.to_thread(self._build, chunks)
-        if self._loaded:
-            await self._prefill(index)
+        cache: object = self._scorer
+        if self._loaded and isinstance(cache, EvidenceCache):
+            await self._prefill(cache, index)
         return index
 
     def reply(
@@ -189,13 +208,13 @@ class GroundingChecker:
         conversation: str = "",
         resolves: Resolves | None = None,
     ) -> ReplyCheck:
-        """Open the check of one reply.
+        """Start checking one reply.
 
         Args:
             evidence: the documents, as returned by ``prepare``.
-            thresholds: for the labels.
-            max_sources_per_claim: windows that are read for one claim at most.
-            max_claims: judge only the first so many claims; the others are reported as skipped.
+            thresholds: the thresholds for labels.
+            max_sources_per_claim: the maximum number of windows read for a claim.
+            max_claims: the maximum number of claims to judge; the others are reported as skipped.
             correct: ask the LLM, if there is one, for corrections of contradicted claims.
             llm: False disregards the LLM.
             is_json: the reply is expected to be JSON, of which the string values are judged.
@@ -231,7 +250,7 @@ class GroundingChecker:
             splitter=json_reply or self._splitter(),
             extractor=json_reply or extractor,
             claim_judge=claim_judge,
-            has_sources=len(evidence) > 0,
+            has_sources=bool(evidence.windows),
             timeout_s=self._timeout_s,
             max_claims=max_claims,
             escalation=escalation,
@@ -242,7 +261,7 @@ class GroundingChecker:
 
     @property
     def consistency_checker(self) -> ConsistencyChecker | None:
-        """Compares statements with each other; None while no cross-encoder is loaded."""
+        """Return a checker that compares statements with each other, or None while no cross-encoder is loaded."""
         if self._scorer is None or not self._loaded:
             return None
         return ConsistencyChecker(
@@ -250,19 +269,30 @@ class GroundingChecker:
         )
 
     def citation_checker(self, evidence: EvidenceIndex) -> CitationChecker | None:
-        """Judges claims against the documents they cite; None while no cross-encoder is loaded."""
+        """Return a checker that judges claims against the documents they cite, or None while no cross-encoder is
+        loaded."""
         if self._scorer is None or not self._loaded:
             return None
         return CitationChecker(self._scorer, evidence, self._features)
+
+    @property
+    def _features(self) -> FeatureExtractor:
+        """The features passed to the constructor, or else those that suit the scorer."""
+        if self._given_features is not None:
+            return self._given_features
+        if stages := getattr(self._scorer, "stage_thresholds", ()):
+            return CascadeFeatures(stages)
+        threshold: float | None = getattr(self._scorer, "threshold", None)
+        return default_features if threshold is None else PublishedThresholdFeatures(threshold)
 
     def _language_gate(self, evidence: EvidenceIndex) -> LanguageGate | None:
         codes = self._languages or getattr(self._scorer, "languages", None)
         return LanguageGate(codes, evidence) if codes else None
 
-    async def _prefill(self, index: EvidenceIndex) -> None:
+    async def _prefill(self, cache: EvidenceCache, index: EvidenceIndex) -> None:
         """Process evidence while the upstream prepares its reply, so that the first sentence does not wait for it."""
         try:
-            await prefill(self._scorer, [window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
+            await cache.prefill([window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
         except JudgeError as error:
             log.warning("cannot process evidence ahead of claims: %s", error)
 
@@ -273,7 +303,7 @@ class GroundingChecker:
             splitter=self._splitter,
             count=_count_words if scorer is None else scorer.count_tokens,
             max_tokens=_UNLOADED_MAX_TOKENS if scorer is None else scorer.max_tokens,
-            windowing=self._windowing,
+            windowing=self._windowing or getattr(scorer, "windowing", None),
         )
         index.documents.read()
         if scorer is not None:

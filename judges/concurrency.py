@@ -1,44 +1,75 @@
-"""When work leaves the event loop: the limits, and the one function that applies them."""
+"""Moves long work off the event loop, and keeps track of tasks."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from time import monotonic
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_INLINE_SPLIT_CHARS: Final = 20_000
-"""A piece of a reply of up to this many characters is split into sentences on the event loop; a longer one, on a
+MAX_INLINE_SPLIT_CHARS: Final = 5_000
+"""Pieces of a reply with at most this many characters are split into sentences on the event loop, longer ones on a
 thread."""
 
 MAX_INLINE_REPLY_CHARS: Final = 10_000
-"""A reply of up to this many characters is summed up on the event loop; a longer one, on a thread."""
+"""Replies with at most this many characters are summarised in a report on the event loop, longer ones on a thread."""
 
 MAX_INLINE_CHARS: Final = 600
-"""A claim of up to this many characters is parsed on the event loop; a longer one, on a thread."""
+"""Sentences and claims with at most this many characters are parsed on the event loop, longer ones on a thread."""
 
 MAX_INLINE_COMPARISONS: Final = 400
-"""Up to this many pairs of a quantity in the claim and one in its evidence are compared on the event loop, which takes
-well under a millisecond; more, on a thread."""
+"""Up to this many pairs of quantities (one from the claim, one from its evidence) are compared on the event loop, which
+takes well under a millisecond. More than that are compared on a thread."""
 
-_STEPS_IN_A_TURN: Final = 8
+_TURN_S: Final = 0.002
+"""Seconds for which a loop runs before it lets other tasks run."""
 
 
 async def run(inline: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call ``function`` on the event loop if ``inline``, for work that takes little longer than waking a thread;
-    otherwise on a thread."""
+    """Call ``function`` on the event loop if ``inline``, otherwise on a thread. Run it inline if it takes little longer
+    than waking a thread."""
     return function(*args, **kwargs) if inline else await asyncio.to_thread(function, *args, **kwargs)
 
 
 class Turns:
-    """Lets other tasks run from time to time in a loop that may never have to wait."""
+    """Lets other tasks run from time to time during a loop that might otherwise never yield."""
 
     def __init__(self) -> None:
-        self._left = _STEPS_IN_A_TURN
+        self._ends = monotonic() + _TURN_S
 
     async def take(self) -> None:
-        """Call it before each step of the loop, of a millisecond at most."""
-        self._left -= 1
-        if not self._left:
-            self._left = _STEPS_IN_A_TURN
+        """Call this before each step of the loop."""
+        if monotonic() >= self._ends:
             await asyncio.sleep(0)
+            self._ends = monotonic() + _TURN_S
+
+
+class TaskScope:
+    """Starts tasks and stops them: after ``aclose``, none is running."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        """The number of running tasks."""
+        return len(self._tasks)
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def join(self) -> None:
+        """Wait for the running tasks. Their exceptions are ignored."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        """Cancel the running tasks and wait for them. Their exceptions are ignored."""
+        if not self._tasks:
+            return
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

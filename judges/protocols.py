@@ -1,13 +1,15 @@
-"""The protocols of judging, and its errors."""
+"""The protocols and errors of judging."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from judges.types import Claim, Evidence, LlmCall, LlmVerdict, Probabilities, Sentence
+from judges.llm_types import LlmCall, LlmVerdict
+from judges.types import Claim, Evidence, Probabilities, Sentence
 
 
 class JudgeError(Exception):
-    """A judge failed to answer. The base of the errors below; none of them fails a user's request."""
+    """A judge failed to answer. This is the base class of the errors below; none of them makes a user's request
+    fail."""
 
 
 class JudgeUnavailableError(JudgeError):
@@ -15,27 +17,28 @@ class JudgeUnavailableError(JudgeError):
 
 
 class JudgeUnreachableError(JudgeUnavailableError):
-    """A remote judge does not answer. This may be temporary, so it is worth another try."""
+    """A remote judge does not answer. This may be temporary, so a retry may succeed."""
 
 
 class JudgeOverloadedError(JudgeError):
-    """The queue is full. The claim is not judged, since the wait would have no bound."""
+    """The queue is full. The claim is not judged, because the wait would be unbounded."""
 
 
 class SentenceSplitter(Protocol):
-    """Splits text that arrives in deltas. The sentences do not depend on where the deltas are cut, and their spans tile
-    the text."""
+    """Splits text that arrives in deltas. The sentences do not depend on where the deltas are cut, and their spans
+    cover the text without overlapping."""
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Take a delta; return the sentences whose end is now certain."""
         ...
 
     def pause(self) -> Sequence[Sentence]:
-        """End the current sentence here; return the rest of what has arrived. More text may follow."""
+        """End the current sentence here and return the text that has arrived. More text may follow."""
         ...
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """The text has ended; return the rest. ``truncated``: it was cut off, so it may end in a fragment."""
+        """End the text and return its remaining sentences. ``truncated`` means that the text was cut off, so it may end
+        in a fragment."""
         ...
 
 
@@ -43,7 +46,7 @@ class ClaimExtractor(Protocol):
     """Finds the claims of a sentence."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """The claims of ``sentence``; empty if it makes none.
+        """Return the claims of ``sentence``; empty if it makes none.
 
         ``previous`` are the sentences before it, in order. The first may be the question that the reply answers, with
         the index -1.
@@ -52,29 +55,43 @@ class ClaimExtractor(Protocol):
 
 
 class PairScorer(Protocol):
-    """A cross-encoder: reads a claim together with evidence and says whether it follows. This is the extension point
-    for back ends, and what the batching and caching wrappers wrap.
+    """A cross-encoder: reads a claim together with evidence and decides whether the claim follows. This is the
+    extension point for back ends. The batching and caching wrappers wrap it.
 
     A scorer may also have these attributes:
 
-    - ``fuses`` (bool): it judges a claim against ``EvidenceWindows`` for little more than the cost of one window.
-    - ``languages`` (set of two-letter codes, or None): the languages that it knows; default all.
-    - ``concurrency`` (int): calls of ``score`` that it runs in parallel; default 1.
-    - ``stalled_s`` (float): seconds since its oldest unanswered request.
+    - ``fault`` (str, or None): why it is unavailable or only partly available after ``start``.
+    - ``fuses`` (bool): whether it judges a claim against ``EvidenceWindows`` for little more than the cost of one
+      window.
+    - ``languages`` (set of two-letter codes, or None): the languages that it supports. Defaults to all.
+    - ``concurrency`` (int): number of ``score`` calls that it runs in parallel. Defaults to 1.
+    - ``batch_pairs`` (int): maximum number of pairs that a batcher passes to ``score`` at once. Defaults to 32.
+    - ``batch_tokens`` (int): maximum number of tokens (including padding) that a batcher passes to ``score`` at once.
+      Defaults to 1,024. It may be known only after ``start``.
+    - ``threshold`` (float, or None): the P(entailed) at which its authors call a claim supported. With it, the
+      probabilities are used unchanged, except for corrections by exact features. Without it, they are calibrated like
+      the embedded model's.
+    - ``stage_thresholds`` (tuple, instead of ``threshold``): the thresholds of a cascade's judges.
+      ``Probabilities.stage`` says which judge gave a score.
+    - ``paid`` (bool): whether its calls are recorded in ``judges.call_recording``. A batcher then doesn't mix pairs of
+      different requests.
+    - ``tokenizer_json`` (bytes, or None): the tokenizer that it counts tokens with, once started.
+    - ``windowing`` (``Windowing``, or None): how evidence is cut for it. Defaults to the checker's windowing.
+    - ``stalled_s`` (float): age in seconds of its oldest pending request.
     """
 
     @property
     def name(self) -> str:
-        """Name and version, as in reports and cache keys."""
+        """The name and version in reports and cache keys."""
         ...
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens that evidence and claim may have together, without special tokens."""
+        """Maximum number of tokens in evidence and claim together, excluding special tokens."""
         ...
 
     def count_tokens(self, text: str) -> int:
-        """The length of ``text`` in the model's tokens, without special tokens."""
+        """Return the length of ``text`` in the model's tokens, excluding special tokens."""
         ...
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
@@ -92,7 +109,7 @@ class PairScorer(Protocol):
 
 
 class LlmClaimJudge(Protocol):
-    """An LLM that reads a claim together with passages; it is asked where the cross-encoder cannot decide."""
+    """An LLM that reads a claim together with passages. It is used if the cross-encoder cannot decide."""
 
     @property
     def name(self) -> str:
@@ -101,33 +118,28 @@ class LlmClaimJudge(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether it can be asked now, for instance because it has a key."""
+        """Whether the LLM can be called now. False if, for example, there is no key."""
         ...
 
     async def judge(
         self, claim: str, context: str, passages: Sequence[Evidence], record: Callable[[LlmCall], None]
     ) -> LlmVerdict:
-        """The verdict on ``claim`` by ``passages``, which come most relevant first; ``context`` precedes the claim.
+        """Return the verdict on ``claim`` according to ``passages``, which are ordered most relevant first. ``context``
+        is the text before the claim.
 
         ``record`` is called with each call to the LLM, including failed ones. Raises JudgeError.
         """
         ...
 
     async def decompose(self, sentence: str, context: str, record: Callable[[LlmCall], None]) -> Sequence[str]:
-        """The atomic claims of ``sentence``, each understandable by itself. Raises JudgeError."""
+        """Return the atomic claims of ``sentence``, each understandable by itself. Raises JudgeError."""
         ...
 
 
 @runtime_checkable
 class EvidenceCache(Protocol):
-    """Implemented by a ``PairScorer`` that keeps what it has computed for evidence."""
+    """Implemented by a ``PairScorer`` that caches its computations for evidence."""
 
     async def prefill(self, texts: Sequence[str]) -> None:
-        """Process evidence before a claim asks for it. Raises JudgeError."""
+        """Process evidence before a claim needs it. Raises JudgeError."""
         ...
-
-
-async def prefill(scorer: object, texts: Sequence[str]) -> None:
-    """Let ``scorer`` process ``texts`` ahead of claims, if it is an ``EvidenceCache``. Raises JudgeError."""
-    if isinstance(scorer, EvidenceCache):
-        await scorer.prefill(texts)

@@ -1,5 +1,5 @@
-"""The check of one reply: ``push`` takes text and returns sentences, ``check`` judges a sentence, and ``report`` sums
-up."""
+"""Checks one reply: ``push`` takes text and returns sentences, ``check`` judges a sentence, and ``report`` builds the
+report."""
 
 import asyncio
 import logging
@@ -7,21 +7,26 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
 
-from judges.concurrency import Turns
+from judges.call_recording import recording
+from judges.concurrency import MAX_INLINE_CHARS, Turns, run
+from judges.llm_types import LlmCall
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
 from judges.report import SKIPPED, build_report, letters, worst_label
+from judges.sentences.splitter import IncrementalSplitter
+from judges.text.span_alignment import move_spans
 from judges.types import (
     Claim,
     ClaimVerdict,
     GroundingReport,
     Label,
-    LlmCall,
     Part,
     Sentence,
     SentencesBefore,
     SentenceVerdict,
     Span,
+    Standing,
 )
 from judges.verdicts.claim_judge import ClaimJudge
 from judges.verdicts.language_gate import LanguageGate
@@ -30,34 +35,31 @@ from judges.verdicts.llm_escalation import LlmEscalation
 log = logging.getLogger(__name__)
 
 _MAX_CONCURRENT = 8
-"""Sentences of one reply that are judged at the same time: enough to fill the judge's batches, and few enough that a
-long reply neither blocks the others nor exceeds its own deadlines."""
+"""Maximum number of sentences of one reply that are judged at the same time. It is high enough to fill the judge's
+batches, and low enough that a long reply neither blocks other replies nor exceeds its own deadlines."""
 NO_DOCUMENTS = "no_documents"
-"""The reason of a claim for which there are no documents."""
+"""The reason given for a claim when there are no documents."""
 
 Partition = Callable[[Sentence, Sequence[ClaimVerdict]], tuple[Part, ...]]
-"""Returns the standing of a sentence's characters, by the verdicts of its claims."""
+"""Returns the standing of a sentence's characters according to the verdicts on its claims."""
 
+_INDEX = attrgetter("index")
+_EMPHASIS = str.maketrans("", "", "*_")
 _RECENT_SENTENCES = 8
-"""Sentences that decide the language of one that leaves it in doubt."""
+"""Number of neighbouring sentences that decide the language of a sentence if it is in doubt."""
 
 
 class ReplyCheck:
-    """The check of one reply. Made by ``GroundingChecker.reply``.
-
-    ``check`` may run for many sentences at once: its result depends on the sentences before it in the reply, never on
-    which check ends first.
+    """The check of one reply, created by ``GroundingChecker.reply``. ``check`` may run for many sentences at once. Its
+    result depends on the preceding sentences of the reply, never on the order in which checks end.
 
     Args:
-        splitter: splits the reply.
-        extractor: finds the claims of a sentence.
-        claim_judge: judges them; None without a cross-encoder.
-        has_sources: whether there are documents.
-        timeout_s: seconds for the check of one sentence.
-        max_claims: judge only the first so many claims; None for all.
-        escalation: sends to an LLM what is left open, or all claims if there is no ``claim_judge``.
-        language_gate: keeps claims from ``claim_judge`` that are in a language it does not know.
-        question: the question that the reply answers.
+        splitter: splits the reply. extractor: finds the claims of a sentence. claim_judge: judges the claims; None if
+            there is no cross-encoder. has_sources: whether there are documents. timeout_s: time limit for checking one
+            sentence.
+        max_claims: the maximum number of claims to judge; None means all. escalation: sends undecided claims to an LLM,
+        or all claims if there is no ``claim_judge``. language_gate: keeps claims in unsupported languages from
+        ``claim_judge``. question: the question that the reply answers.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class ReplyCheck:
         self._verdicts: dict[int, SentenceVerdict] = {}
         self._claims: list[Sequence[Claim]] = []
         self._claims_before = [0]
-        """For each sentence, the number of claims in the sentences before it that are not discarded."""
+        """The number of claims before each sentence, excluding discarded claims."""
         self._discarded: set[int] = set()
         self._claims_lock = asyncio.Lock()
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -98,61 +100,87 @@ class ReplyCheck:
         self._running = 0
         self._running_since = 0.0
         self._judge_s = 0.0
+        self._calls: list[LlmCall] = []
 
     @property
     def judge_ms(self) -> float:
-        """Milliseconds during which at least one sentence was being checked."""
+        """Total time in milliseconds during which at least one sentence was being checked."""
         return self._judge_s * 1000.0
 
     @property
     def llm_calls(self) -> Sequence[LlmCall]:
-        """The calls to an LLM for this reply so far."""
-        return () if self._escalation is None else self._escalation.calls
+        """The calls to an LLM, or to a judge that is a paid service, for this reply so far."""
+        return self._calls if self._escalation is None else [*self._calls, *self._escalation.calls]
+
+    def record_call(self, call: LlmCall) -> None:
+        """Record a call that was made for this reply outside its check."""
+        self._calls.append(call)
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Take a delta of the reply; return the sentences whose end is now certain."""
         return self._keep(self._splitter.push(text))
 
     def pause(self) -> Sequence[Sentence]:
-        """Something other than text follows; return the sentences before it."""
+        """Called when something other than text follows: return the sentences before it."""
         return self._keep(self._splitter.pause())
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """The reply has ended; return the rest. ``truncated``: it may have been cut off in mid-sentence."""
+        """End the reply and return its remaining sentences. ``truncated`` means that the reply may have been cut off in
+        mid-sentence."""
         return self._keep(self._splitter.flush(truncated=truncated))
 
     async def check(self, sentence: Sentence) -> SentenceVerdict:
-        """Judge a sentence that ``push`` or ``flush`` returned. Its time starts when a slot is free.
-
-        Failures of the judge are not raised: the claims concerned are unverifiable, with the reason ``timeout``,
-        ``overloaded``, ``judge_error`` or ``unavailable``. A claim beyond ``max_claims`` has the reason ``skipped``,
-        and one in a language that the model does not know ``language``.
+        """Judge a sentence that ``push`` or ``flush`` returned. The time limit starts when a slot is free. Failures of
+        the judge are not raised: the affected claims are unverifiable, with the reason ``timeout``, ``overloaded``,
+        ``judge_error`` or ``unavailable``. Claims beyond ``max_claims`` have the reason ``skipped``, and claims in a
+        language that the model does not support have the reason ``language``.
         """
         async with self._slots:
-            with self._timed():
+            with self._timed(), recording(self.record_call):
                 await self._turns.take()
                 verdict = await self._check(sentence)
         self._verdicts[sentence.index] = verdict
         return verdict
 
+    async def with_sound_corrections(self, verdict: SentenceVerdict) -> SentenceVerdict:
+        """Return ``verdict`` without corrections that the documents don't support: a correction is generated text too.
+        Never raises.
+        """
+        claims = [
+            claim
+            if claim.correction is None or await self.supports(claim.correction, claim.claim)
+            else replace(claim, correction=None)
+            for claim in verdict.claims
+        ]
+        return replace(verdict, claims=tuple(claims))
+
     async def supports(self, text: str, claim: Claim) -> bool:
-        """Whether the documents support ``text`` as a replacement for ``claim``. Never raises."""
+        """Return whether ``text`` is one sentence, without markup other than emphasis, that the documents support as a
+        replacement for ``claim``, and no part of it is unjudged. Never raises.
+        """
+        splitter = IncrementalSplitter()
+        read = [sentence.plain.translate(_EMPHASIS) for sentence in (*splitter.push(text), *splitter.flush())]
+        if read != [" ".join(text.translate(_EMPHASIS).split())]:
+            return False
         deadline = asyncio.get_running_loop().time() + self._timeout_s
+        span = Span(0, len(text))
+        replacement = replace(claim, text=text, span=span, context="", question="")
         async with self._slots:
-            with self._timed():
-                verdict = await self._judge(replace(claim, text=text, context="", question=""), deadline)
-        return verdict.label is Label.SUPPORTED
+            with self._timed(), recording(self.record_call):
+                verdict = await self._judge(replacement, deadline)
+        sentence = Sentence(index=claim.sentence_index, text=text, span=span, plain=text)
+        parts = self._partition(sentence, [verdict])
+        return verdict.label is Label.SUPPORTED and all(part.standing is not Standing.UNJUDGED for part in parts)
 
     def restart(self, index: int) -> int:
-        """Discard the sentence ``index`` and all after it, because the reply is written again from there.
-
-        Return the position in the text where the new text begins; sentence indexes continue. No ``push`` or ``check``
-        may be running.
+        """Discard the sentence ``index`` and all sentences after it, because the reply is regenerated from there.
+        Return the position in the text at which the new text begins; sentence indexes continue. No ``push`` or
+        ``check`` may be running.
         """
         self.pause()
         discarded = range(index, len(self._sentences))
         self._discarded.update(discarded)
-        del self._standing[bisect_left(self._standing, index, key=_index) :]
+        del self._standing[bisect_left(self._standing, index, key=_INDEX) :]
         for number in discarded:
             self._verdicts.pop(number, None)
         for number in range(index, len(self._claims)):
@@ -161,7 +189,7 @@ class ReplyCheck:
         return self._sentences[-1].span.end
 
     def report(self) -> GroundingReport:
-        """The report on the sentences checked so far."""
+        """Return the report on the sentences checked so far."""
         return build_report(
             [self._verdicts[index] for index in sorted(self._verdicts)],
             characters=sum(letters(sentence.text) for sentence in self._sentences),
@@ -178,31 +206,35 @@ class ReplyCheck:
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         try:
             async with asyncio.timeout_at(deadline):
-                claims, skipped = await self._claims_of(sentence)
+                claims, skipped = await self._claims_to_judge(sentence)
         except Exception as error:
             whole = Claim(text=sentence.plain, span=sentence.span, sentence_index=sentence.index)
             verdicts = [_unjudged(whole, _reason(error))]
         else:
             judged = await self._judge_all(claims, deadline)
-            verdicts = [*judged, *(_unjudged(claim, SKIPPED) for claim in skipped)]
-        parts = self._partition(sentence, verdicts)
+            verdicts = [
+                *(_with_spans_in_reply(verdict, sentence) for verdict in judged),
+                *(_unjudged(claim, SKIPPED) for claim in skipped),
+            ]
+        parts = await run(len(sentence.text) <= MAX_INLINE_CHARS, self._partition, sentence, verdicts)
         return SentenceVerdict(sentence=sentence, label=worst_label(verdicts), claims=tuple(verdicts), parts=parts)
 
-    async def _claims_of(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
-        """The claims of ``sentence`` to judge, and those beyond ``max_claims``."""
+    async def _claims_to_judge(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
+        """Return the claims in ``sentence`` to judge, and those beyond ``max_claims``."""
         if self._max_claims is None:
-            return await self._extract(sentence), ()
+            return await self.claims_of(sentence), ()
         async with self._claims_lock:
             while (number := len(self._claims)) <= sentence.index:
-                found = () if number in self._discarded else await self._extract(self._sentences[number])
+                found = () if number in self._discarded else await self.claims_of(self._sentences[number])
                 self._claims.append(found)
                 self._claims_before.append(self._claims_before[-1] + len(found))
         claims = self._claims[sentence.index]
         left = max(0, self._max_claims - self._claims_before[sentence.index])
         return claims[:left], claims[left:]
 
-    async def _extract(self, sentence: Sentence) -> Sequence[Claim]:
-        place = bisect_left(self._standing, sentence.index, key=_index)
+    async def claims_of(self, sentence: Sentence) -> Sequence[Claim]:
+        """Return the claims of a sentence that ``push`` or ``flush`` returned, without judging them."""
+        place = bisect_left(self._standing, sentence.index, key=_INDEX)
         return await self._extractor.extract(sentence, SentencesBefore(self._standing, place))
 
     async def _judge_all(self, claims: Sequence[Claim], deadline: float) -> Sequence[ClaimVerdict]:
@@ -250,12 +282,23 @@ class ReplyCheck:
                 self._judge_s += clock() - self._running_since
 
 
-def _index(sentence: Sentence) -> int:
-    return sentence.index
+def _with_spans_in_reply(verdict: ClaimVerdict, sentence: Sentence) -> ClaimVerdict:
+    """Map the spans of ``verdict`` from the claim's plain text to the reply. A claim that another judge found supported
+    has no spans.
+    """
+    if not verdict.spans:
+        return verdict
+    claim = verdict.claim
+    start = max(claim.span.start, sentence.span.start)
+    raw = sentence.text[start - sentence.span.start : claim.span.end - sentence.span.start]
+    found = () if verdict.label is Label.SUPPORTED else move_spans(verdict.spans, claim.text, raw)
+    spans = tuple(replace(span, start=span.start + start, end=span.end + start) for span in found)
+    return replace(verdict, spans=spans)
 
 
 def _reason(error: Exception) -> str:
-    """Why a claim was not judged. Any error other than a timeout or the judge's own is a bug, and logged as one."""
+    """Return why a claim was not judged. An error other than a timeout or a judge's own error is a bug and is logged as
+    one."""
     match error:
         case TimeoutError():
             return "timeout"

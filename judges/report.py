@@ -1,9 +1,9 @@
-"""The report on a reply, from the verdicts of its sentences."""
+"""Builds the report on a reply from the verdicts on its sentences."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from judges.thresholds import MAX_UNVERIFIABLE_RATIO
+from judges.label_thresholds import MAX_UNVERIFIABLE_RATIO
 from judges.types import (
     LABELS_WORST_FIRST,
     ClaimVerdict,
@@ -15,11 +15,12 @@ from judges.types import (
 )
 
 SKIPPED = "skipped"
-"""The reason of a claim beyond the number that may be judged."""
+"""The reason given for a claim beyond the number that may be judged."""
 
 
 def worst_label(claims: Sequence[ClaimVerdict]) -> Label:
-    """The label of a sentence: contradicted, then unverifiable, then supported; ``not_a_claim`` without any claim."""
+    """Return the label of a sentence: contradicted, then unverifiable, then supported; ``not_a_claim`` if it has no
+    claims."""
     labels = {claim.label for claim in claims}
     return next((label for label in LABELS_WORST_FIRST if label in labels), Label.NOT_A_CLAIM)
 
@@ -27,15 +28,15 @@ def worst_label(claims: Sequence[ClaimVerdict]) -> Label:
 def build_report(
     sentences: Sequence[SentenceVerdict], *, characters: int, has_sources: bool, available: bool
 ) -> GroundingReport:
-    """Sum up the verdicts of a reply.
+    """Build the report from the verdicts on a reply's sentences.
 
-    ``trust_score`` is the share of claims that are supported, None without a judged claim. A reply is trusted if it has
-    claims, none of them contradicted and at most half of them unverifiable. Without sources or a judge it has no trust
-    score and is not trusted. Skipped claims count in ``claims_skipped`` only.
+    ``trust_score`` is the share of claims that are supported, or None if no claim was judged. A reply is trusted if it
+    has claims, none of them is contradicted, and at most half of them are unverifiable. Without sources or a judge, it
+    has no trust score and is not trusted. Skipped claims only count in ``claims_skipped``.
 
     Args:
-        sentences: in order.
-        characters: letters and digits of the reply so far (``letters``).
+        sentences: the sentences and their verdicts, in order.
+        characters: number of letters and digits in the reply so far, as counted by ``letters``.
         has_sources: whether there are documents.
         available: whether there is a judge.
     """
@@ -90,13 +91,13 @@ def _verdict(counts: Counter[Label], *, has_sources: bool, available: bool, skip
 
 
 def letters(text: str) -> int:
-    """The number of letters and digits in ``text``, of which coverage is a share."""
+    """Return the number of letters and digits in ``text``. Coverage is a share of this number."""
     return sum(map(str.isalnum, text))
 
 
 def coverage_of(sentences: Sequence[SentenceVerdict]) -> float | None:
-    """The share of the sentences' letters and digits that are judged or harmless, 0–1; None if they have none, or if
-    nobody was to judge them."""
+    """Return the share (0–1) of the sentences' letters and digits that are judged or harmless. Return None if there are
+    no letters or digits, or if the sentences weren't supposed to be judged."""
     total = sum(letters(one.sentence.text) for one in sentences)
     if not total or not all(one.parts for one in sentences):
         return None
@@ -104,7 +105,7 @@ def coverage_of(sentences: Sequence[SentenceVerdict]) -> float | None:
 
 
 def _covered(sentence: SentenceVerdict) -> int:
-    """The number of letters and digits of a sentence that are judged or harmless."""
+    """Return the number of letters and digits in a sentence that are judged or harmless."""
     text, start = sentence.sentence.text, sentence.sentence.span.start
     if not sentence.parts:
         return letters(text) if all(claim.reason is None for claim in sentence.claims) else 0

@@ -1,21 +1,22 @@
-"""Test doubles for judges, for our tests and those of packages that build on this one."""
+"""Test doubles for judges, for our own tests and for the tests of packages that build on this one."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from judges.types import Evidence, Label, LlmCall, LlmVerdict, Probabilities
+from judges.llm_types import LlmCall, LlmVerdict
+from judges.types import Evidence, Label, Probabilities
 
 Pair = tuple[str, str]
 Answers = Callable[[str, str], Probabilities]
 
 
 def entails(probability: float = 0.95) -> Probabilities:
-    """Probabilities of a pair whose claim is entailed with ``probability``, and otherwise neutral."""
+    """probabilities of a pair whose claim is entailed with ``probability`` and otherwise neutral."""
     return Probabilities(probability, 1.0 - probability, 0.0)
 
 
 def contradicts(probability: float = 0.95) -> Probabilities:
-    """Probabilities of a pair whose claim is contradicted with ``probability``, and otherwise neutral."""
+    """probabilities of a pair whose claim is contradicted with ``probability`` and otherwise neutral."""
     return Probabilities(0.0, 1.0 - probability, probability)
 
 
@@ -23,15 +24,15 @@ NEUTRAL = Probabilities(0.0, 1.0, 0.0)
 
 
 class ScriptedJudge:
-    """A ``PairScorer`` that answers from a script and counts words as tokens.
+    """A ``PairScorer`` with scripted answers, which counts each word as a token.
 
     Args:
-        answers: a function of (evidence, claim), or a mapping to the answer from a claim or an (evidence, claim) pair.
+        answers: a function of (evidence, claim), or a mapping from claims or (evidence, claim) pairs to answers.
         default: the answer for everything else.
-        name: as in reports.
-        max_tokens: words that evidence and claim may have together.
+        name: the name in reports.
+        max_tokens: maximum number of words in evidence and claim together.
         gate: answers wait until it is set.
-        error: raised by every ``score``.
+        error: raised by every call of ``score``.
         start_error: raised by ``start``.
 
     ``calls`` holds the pairs of each call.
@@ -97,17 +98,17 @@ UNDECIDED = LlmVerdict(label=Label.UNVERIFIABLE, confidence=0.9)
 
 
 class ScriptedLlm:
-    """An ``LlmClaimJudge`` that answers from a script.
+    """An ``LlmClaimJudge`` with scripted answers.
 
     Args:
         verdicts: the verdict of each claim, or an exception to raise.
-        parts: the atomic claims of each sentence, or an exception to raise; default the sentence itself.
+        parts: the atomic claims of each sentence, or an exception to raise. Defaults to the sentence itself.
         default: the verdict of every other claim.
-        name: as in reports.
-        ready: whether it can be asked.
+        name: the name in reports.
+        ready: whether it can be called.
         gate: answers wait until it is set.
 
-    ``asked`` holds the claims asked about, with their passages, in order.
+    ``asked`` holds the claims that it was asked to judge, with their passages, in order.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The vocabulary of judging. This module imports nothing else of ours, and every value is frozen.
+"""The vocabulary of judging. This module imports no other module of this project, and all values are frozen.
 
 A *chunk* is a retrieved piece of a document, a *claim* a verifiable statement with its position in the reply,
-*evidence* a window of a chunk, and a *verdict* what a judge concludes about a claim.
+*evidence* a window of a chunk, and a *verdict* a judge's conclusion about a claim.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ VERDICTS_WORST_FIRST = (
     ReplyVerdict.SUPPORTED,
     ReplyVerdict.NO_CLAIMS,
 )
-"""The verdict on a reply of several choices is the worst of theirs."""
+"""If a reply has several choices, its verdict is the worst verdict among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Span:
 class Chunk:
     """A retrieved piece of a document.
 
-    ``relevance_score`` is 0–1 and ``age_days`` is in days; None if the caller did not provide it.
+    ``relevance_score`` is 0–1 and ``age_days`` is in days; either is None if the caller did not provide it.
     """
 
     id: str
@@ -70,8 +70,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """A sentence of the reply. ``text`` is the raw text of ``span`` with the white space that follows it, so that the
-    sentences of a reply joined give the reply. ``plain`` is the text to judge: stripped, and without Markdown."""
+    """A sentence of the reply. ``text`` is the raw text of ``span`` and the white space after it, so that joining a
+    reply's sentences gives the reply. ``plain`` is the text to judge, without Markdown and surrounding white space."""
 
     index: int
     text: str
@@ -79,11 +79,12 @@ class Sentence:
     plain: str
     in_code: bool = False
     complete: bool = True
-    """False for a last sentence that the upstream cut off (no end mark in a reply that hit its length limit)."""
+    """False for a last sentence that the upstream cut off: one without an end mark in a reply that reached its length
+    limit."""
 
 
 class SentencesBefore(Sequence[Sentence]):
-    """The first ``count`` of ``sentences``, which are not copied."""
+    """The first ``count`` of ``sentences``, without a copy."""
 
     def __init__(self, sentences: Sequence[Sentence], count: int) -> None:
         self._sentences = sentences
@@ -109,10 +110,10 @@ class SentencesBefore(Sequence[Sentence]):
 class Claim:
     """A verifiable statement.
 
-    ``text`` is what the judge reads and ``span`` its position in the reply. ``context`` precedes the text where a
-    pronoun, connective or list item cannot be understood without it. ``question`` is the question that the claim
-    answers, where it depends on one: it is not judged, it only tells which of several things in the evidence are
-    meant.
+    ``text`` is the text that the judge reads, and ``span`` is its position in the reply. ``context`` precedes the text
+    if a pronoun, connective or list item cannot be understood without it. ``question`` is the question that the claim
+    answers, if the claim depends on one. The question isn't judged, but determines which of several things in the
+    evidence is meant.
     """
 
     text: str
@@ -124,8 +125,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A window of whole sentences of a chunk. ``span`` is its position in the chunk's text. ``verbalised`` replaces
-    the text for the judge where it has table rows: each cell then follows the name of its column."""
+    """A window of whole sentences of a chunk. ``span`` is its position in the chunk's text. If the text contains table
+    rows, the judge reads ``verbalised`` instead, in which each cell follows the name of its column.
+    """
 
     chunk_index: int
     document_id: str
@@ -139,10 +141,34 @@ class Evidence:
         """The text that the judge reads."""
         return self.verbalised or self.text
 
+    def as_source(self, score: float) -> "Source":
+        """Return the window as the source of a verdict that it supports or contradicts with ``score``, 0 to 1."""
+        return Source(
+            document_id=self.document_id,
+            document_index=self.chunk_index,
+            source=self.source,
+            content=self.text,
+            score=score,
+            span=self.span,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windowing:
+    """How chunks are cut. A window ends after ``sentences`` sentences or before it would exceed ``tokens`` tokens,
+    whichever comes first. It repeats the last ``overlap`` sentences of the previous window. The defaults are those with
+    which the embedded model was trained. That model reads a claim against several windows at once, so the windows don't
+    need to overlap.
+    """
+
+    sentences: int = 12
+    tokens: int = 128
+    overlap: int = 0
+
 
 class EvidenceWindows(str):
-    """Several windows to judge a claim against together. As a string they are joined by line feeds, which is all that
-    a plain cross-encoder needs; ``parts`` are the separate texts, for a scorer that has read them already."""
+    """Several windows against which to judge a claim together. As a string, they are joined by line feeds, which is all
+    that a plain cross-encoder needs. ``parts`` are the separate texts, for a scorer that caches them."""
 
     parts: tuple[str, ...]
 
@@ -153,14 +179,30 @@ class EvidenceWindows(str):
 
 
 @dataclass(frozen=True, slots=True)
+class UnsupportedSpan:
+    """Characters ``[start, end)`` of a judged text that the evidence does not support, with the probability of that
+    (0–1)."""
+
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class Probabilities:
     """The output of a cross-encoder for one (evidence, claim) pair; the three sum to 1. ``parts`` holds the same for
-    each part of ``EvidenceWindows``, from a scorer that fuses."""
+    each part of ``EvidenceWindows``, from a scorer that fuses. ``spans`` are the unsupported parts of the claim, if the
+    scorer reports them."""
 
     entailed: float
     neutral: float
     contradicted: float
     parts: tuple["Probabilities", ...] = field(default=(), kw_only=True)
+    spans: tuple[UnsupportedSpan, ...] = field(default=(), kw_only=True)
+    stage: int = field(default=0, kw_only=True)
+    """The position in the cascade of the judge that produced the probabilities; 0 for a single judge."""
+    provisional: bool = field(default=False, kw_only=True)
+    """The judge of the cascade that should have decided has failed, so another request may get a different score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,16 +219,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimVerdict:
-    """A claim and what the judge concludes from the documents.
+    """A claim and the judge's conclusion from the documents.
 
-    ``entailed`` and ``contradicted`` are the highest probabilities (0–1) over the claim's evidence, before any
-    threshold, so that each policy can label the claim by thresholds of its own (``Thresholds.label_of``).
+    ``entailed`` and ``contradicted`` are the highest probabilities (0–1) over the claim's evidence. No threshold has
+    been applied to them, so each policy can label the claim with its own thresholds (``Thresholds.label_of``).
+    ``reason`` is None for a judged claim; otherwise it says why the claim was not judged: ``timeout``, ``overloaded``,
+    ``judge_error``, ``unavailable``, ``skipped``, or ``language`` (the model does not support the claim's language).
 
-    ``reason`` is None for a claim that was judged; otherwise it says why it was not: ``timeout``, ``overloaded``,
-    ``judge_error``, ``unavailable``, ``skipped``, or ``language`` (the model does not know the claim's language).
-
-    ``escalated``: the verdict is an LLM's and does not depend on thresholds; ``explanation`` is then its reasoning.
-    ``correction`` is the statement that the documents support instead of a contradicted claim, if an LLM gave one.
+    ``escalated`` means that the verdict comes from an LLM and does not depend on thresholds; ``explanation`` is then
+    the LLM's reasoning. ``correction`` is the statement that the documents support instead of a contradicted claim, if
+    an LLM gave one.
     """
 
     claim: Claim
@@ -199,8 +241,12 @@ class ClaimVerdict:
     correction: str | None = None
     escalated: bool = False
     reason: str | None = None
+    judge_score: float | None = None
+    """The judge's own P(entailed) for a verdict that an LLM decided; None if the judge had no verdict."""
     support: Mapping[int, float] = field(default_factory=dict, hash=False)
     """P(entailed) of the best evidence in each document judged, by document index; empty if that was not recorded."""
+    spans: tuple[UnsupportedSpan, ...] = ()
+    """The parts of the claim that no evidence supports, as positions in the reply, if the judge reports them."""
 
     @property
     def score(self) -> float:
@@ -208,8 +254,10 @@ class ClaimVerdict:
         return self.entailed
 
     @property
-    def confidence(self) -> float:
-        """The probability of the label itself, 0–1."""
+    def confidence(self) -> float | None:
+        """The probability of the label itself, 0–1; None for a claim that was not judged."""
+        if self.reason is not None:
+            return None
         match self.label:
             case Label.SUPPORTED:
                 return self.entailed
@@ -224,14 +272,15 @@ class ClaimVerdict:
         return self.source_for(self.label)
 
     def source_for(self, label: Label) -> Source | None:
-        """The source that decides if the claim has ``label``: the one that contradicts it, or else the best one."""
+        """Return the source that decides the verdict if the claim has ``label``: the source that contradicts it, or
+        else the best one."""
         against = self.contradicting_source if label is Label.CONTRADICTED else None
         return against or self.best_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocatedStatement:
-    """A statement and where it is: in the document at ``document_index``, or else in the reply, or in an ``earlier``
+    """A statement and its origin: the document at ``document_index``, or, without one, the reply or an ``earlier``
     reply of the same run. ``span`` is its position in that text."""
 
     text: str
@@ -242,7 +291,7 @@ class LocatedStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """Two statements that contradict each other, in text order, with the probability of that (0–1)."""
+    """Two statements that contradict each other, in text order, and the probability (0–1) that they do."""
 
     first: LocatedStatement
     second: LocatedStatement
@@ -254,8 +303,8 @@ class Consistency:
     """The result of comparing statements with each other.
 
     ``contradictions`` are sorted by score, highest first. ``skipped`` counts candidate pairs beyond the number that may
-    be judged. ``reason`` is None if the comparison was made; otherwise it says why not: ``timeout``, ``overloaded``,
-    ``judge_error`` or ``unavailable``.
+    be judged. ``reason`` is None if the comparison was made; otherwise it says why it was not: ``timeout``,
+    ``overloaded``, ``judge_error`` or ``unavailable``.
     """
 
     contradictions: Sequence[Contradiction] = ()
@@ -272,20 +321,18 @@ class Standing(StrEnum):
     """Whether characters of a reply have been checked."""
 
     JUDGED = "judged"
-    """In a claim with a verdict, or contained literally in a document."""
+    """Text in a claim with a verdict, or text that a document contains literally."""
     HARMLESS = "harmless"
-    """Text that states nothing (``judges.claims.harmless``), white space, punctuation, markup."""
+    """Text that states nothing (``judges.claims.harmless``), white space, punctuation or markup."""
     UNJUDGED = "unjudged"
     """Everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A range of the reply with one standing.
-
-    ``kind`` says what unjudged text is: ``code``, ``link``, ``attribute``, ``comment``, ``invisible``,
-    ``stray_marker``, ``json``, or why a claim has no verdict (``timeout``, ``language``, ``skipped``,
-    ``unavailable``).
+    """A range of the reply with one standing. ``kind`` is the kind of unjudged text: ``code``, ``link``, ``attribute``,
+    ``comment``, ``invisible``, ``stray_marker``, ``struck``, ``json``, or why a claim has no verdict (``timeout``,
+    ``language``, ``skipped``, ``unavailable``).
     """
 
     span: Span
@@ -295,13 +342,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceVerdict:
-    """A sentence and the verdicts of its claims; ``label`` is the worst of theirs (contradicted, then unverifiable)."""
+    """A sentence and the verdicts of its claims; ``label`` is the worst label among them (contradicted, then
+    unverifiable)."""
 
     sentence: Sentence
     label: Label
     claims: tuple[ClaimVerdict, ...] = ()
     parts: tuple[Part, ...] = ()
-    """The standing of every character; the parts tile the sentence. Empty if it was not to be judged."""
+    """The standing of every character. The parts cover the sentence without overlapping. Empty if the sentence wasn't
+    supposed to be judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,54 +376,10 @@ class GroundingReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlmVerdict:
-    """What an LLM concludes about a claim from passages.
+class QuestionPart:
+    """A part of a question. ``in_documents`` means that a sentence in the documents is about it; ``in_reply`` means
+    that a claim in the reply is about it."""
 
-    ``confidence`` is that of the label, 0–1. ``passages`` are the positions of the passages that it relies on.
-    ``readable`` is False if the LLM's answer could not be parsed: the label is then ``unverifiable``, with 0.5.
-    """
-
-    label: Label
-    confidence: float
-    reasoning: str | None = None
-    correction: str | None = None
-    passages: tuple[int, ...] = ()
-    readable: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmCall:
-    """One request to an LLM, and its outcome.
-
-    ``mode`` is ``score``, ``claim``, ``statements`` or ``decompose``. ``outcome`` is ``ok``, ``unreadable``,
-    ``timeout``, ``overloaded`` or ``error``. ``cost_usd`` is None if the model's price is unknown.
-    """
-
-    mode: str
-    model: str
-    outcome: str
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float | None = None
-    latency_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreRequest:
-    """A policy's request to have a whole reply scored by an LLM: which model, and criteria beside the usual ones."""
-
-    model: str
-    criteria: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmScore:
-    """How well an LLM finds a reply grounded, 0–1. ``score`` is None if there is none; ``skipped`` then says why:
-    ``no_key``, ``unknown_model``, ``timeout``, ``overloaded`` or ``error``."""
-
-    request: ScoreRequest
-    score: float | None = None
-    reasoning: str | None = None
-    skipped: str | None = None
-    detail: str | None = None
-    calls: tuple[LlmCall, ...] = ()
+    text: str
+    in_documents: bool
+    in_reply: bool

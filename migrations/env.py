@@ -1,4 +1,4 @@
-"""Runs the migrations: through ``app.db.database``, in one transaction that excludes other processes."""
+"""Runs the migrations through ``app.db.database``, in one transaction that excludes other processes."""
 
 import asyncio
 from typing import Any

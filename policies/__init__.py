@@ -1,1 +1,1 @@
-"""Decides what to do about verdicts: rules and inputs in, decisions out. Pure and synchronous."""
+"""Derives decisions from verdicts and rules. Pure and synchronous."""

@@ -1,13 +1,17 @@
-"""The extension point of policies: a category is a rules model and an evaluator, listed in ``policies.registry``."""
+"""The extension point for policies. A category consists of a rules model and an evaluator, and is listed in
+``policies.registry``."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from judges.types import Consistency
-from policies.types import Phase, PolicyInputs, Violation
+from judges.label_thresholds import Thresholds
+from judges.llm_types import ScoreRequest
+from judges.types import ClaimVerdict, Consistency
+from policies.types import Phase, PolicyInputs, PolicySubject, Violation
 
 
 def _encodable(text: str) -> str:
@@ -32,8 +36,9 @@ class Rules(BaseModel):
 class CategoryResult:
     """The result of evaluating a category in one phase.
 
-    ``reason``, ``reason_code`` and ``metadata`` are used if there are no violations; otherwise they come from the
-    violations. ``notes`` are always added to the metadata, and ``warnings`` to its list of warnings.
+    If there are violations, the reason, reason code and metadata of the decision come from them; otherwise from
+    ``reason``, ``reason_code`` and ``metadata``. ``notes`` are always added to the metadata, and ``warnings`` to its
+    list of warnings.
     """
 
     violations: tuple[Violation, ...] = ()
@@ -52,23 +57,158 @@ class RulesError(ValueError):
         super().__init__("; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in self.errors))
 
 
-class Category(Protocol):
-    """A kind of policy: the model of its rules, and their evaluation."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentNeeds:
+    """The information about documents that a policy's rules need. By default, they need nothing beyond the request."""
 
-    @property
-    def name(self) -> str: ...
+    compares: bool = False
+    """Whether the documents are compared with each other (``PolicyInputs.conflicts``)."""
+    reads_texts: bool = False
+    """Whether the texts of the documents are read. Not every log contains them."""
+    takes_any_relevance: bool = False
+    """Whether relevance scores can be outside 0 to 1."""
 
-    @property
-    def rules(self) -> type[Rules]: ...
 
-    def evaluate(self, phase: Phase, rules: Any, inputs: PolicyInputs) -> CategoryResult | None:
-        """Check ``inputs`` at ``phase``. Return None, so that no decision is made, if the category checks nothing in
-        this phase."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """How a reply is judged."""
+
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    max_sources: int = 5
+    """Maximum number of passages against which a claim is judged."""
+    max_claims: int | None = None
+    """Maximum number of claims that are judged; None means all."""
+
+
+class ClaimRepairs(Protocol):
+    """How a policy repairs a reply. ``replaceable`` means that the text has not been sent yet."""
+
+    def needs_correction(self, claim: ClaimVerdict) -> bool:
+        """Return whether ``claim`` would be replaced by its correction if it had one."""
+        ...
+
+    def is_corrected(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
+        """Return whether ``claim`` is replaced by its correction."""
+        ...
+
+    def is_stripped(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
+        """Return whether the sentence with ``claim`` is left out."""
+        ...
+
+    def leaves_out_unjudged(self, *, replaceable: bool) -> bool:
+        """Return whether unjudged text is left out."""
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyNeeds:
+    """The way in which a policy's rules require a reply to be handled. By default, they leave this to other
+    policies."""
+
+    judging: JudgeOptions | None = None
+    stream_mode: str | None = None
+    """The stream mode (``live``, ``hold`` or ``final``); None leaves it to other policies."""
+    blocks_at_end: tuple[str, ...] = ()
+    """The names of the rules that block and are decided only when the reply is complete."""
+    reasoning_action: str = "pass"
+    """The action for reasoning: ``pass``, ``judge`` or ``drop``."""
+    tool_call_action: str = "pass"
+    """The action for tool calls: ``pass``, ``hold`` or ``drop``."""
+    withholds_unjudged: bool = False
+    """Whether unjudged text is left out or blocks the reply."""
+    reads_standings: bool = False
+    """Whether the delivered text can depend on which text is unjudged."""
+    wants_citations: bool = False
+    """Whether replies with claims must cite documents."""
+    corrects: bool = False
+    """Whether contradicted claims are replaced by corrections."""
+    strips: bool = False
+    """Whether text may be left out."""
+    evidence_from_tools: bool = False
+    """Whether tool messages count among the documents."""
+    consistency_check: bool = False
+    """Whether the claims are compared with each other."""
+    valid_citations: bool = False
+    """Whether the citations are checked."""
+    answer_relevance: bool = False
+    """Whether the claims are compared with the question."""
+    question_parts: bool = False
+    """Whether the parts of the question are compared with the documents and the claims."""
+    max_regenerations: int = 0
+    score_request: ScoreRequest | None = None
+    """The request for an LLM's score of the whole reply; None if no score is needed."""
+    scores_results: bool = False
+    """Whether the LLM that scores the replies of a run also scores the run's result."""
+    scores_documents: bool = False
+    """Whether ``mid_execution`` checks the documents' relevance scores."""
+    on_block: str = "replace"
+    """What the client receives instead of a blocked reply: a text (``replace``) or an error (``error``)."""
+    abstention_response: str | None = None
+    """The text that replaces a blocked reply."""
+    repairs: ClaimRepairs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleWarning:
+    """A warning that a rule may not have the expected effect. ``loc`` is the path of the field, as in
+    ``RulesError.errors``.
+    """
+
+    loc: tuple[str, ...]
+    msg: str
+
+
+def _every_model(_model: str) -> bool:
+    return True
+
+
+def _no_fault(_model: str) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayFacts:
+    """The facts about a gateway on which warnings depend. By default, everything is available.
+
+    ``serves`` returns whether an upstream serves a model, given its name or a shell glob. ``llm_fault`` says why no LLM
+    can correct claims; None if one can. ``llm_model_fault`` returns why the LLM with a given name can't score replies;
+    None if it can.
+    """
+
+    serves: Callable[[str], bool] = _every_model
+    llm_fault: str | None = None
+    llm_model_fault: Callable[[str], str | None] = _no_fault
+
+
+class Category(ABC):
+    """A kind of policy: the model of its rules, and the evaluation of rules. Arguments named ``rules`` are instances of
+    that model."""
+
+    name: ClassVar[str]
+    rules: ClassVar[type[Rules]]
+    subjects: ClassVar[frozenset[PolicySubject]]
+    """The subjects about which the category decides. It is only evaluated for these."""
+
+    @abstractmethod
+    def evaluate(self, phase: Phase, rules: Any, inputs: PolicyInputs) -> CategoryResult | None:
+        """Check ``inputs`` at ``phase``. If the category checks nothing in this phase, return None, and no decision is
+        made."""
+
+    def document_needs(self, rules: Any) -> DocumentNeeds:
+        """Return the information about documents that a policy with ``rules`` needs."""
+        return DocumentNeeds()
+
+    def reply_needs(self, rules: Any) -> ReplyNeeds:
+        """Return the way in which a policy with ``rules`` requires a reply to be handled."""
+        return ReplyNeeds()
+
+    def warnings(self, rules: Any, facts: GatewayFacts) -> Iterable[RuleWarning]:
+        """Return warnings about valid ``rules`` that can't have their intended effect on a gateway with ``facts``."""
+        return ()
+
+
 def comparison_gaps(found: Consistency | None) -> dict[str, Any]:
-    """Return metadata that says why statements, or some pairs of them, were not compared."""
+    """Return metadata that says why statements or pairs of statements were not compared."""
     if found is None:
         return {}
     gaps: dict[str, Any] = {} if found.reason is None else {"not_compared": found.reason}

@@ -1,19 +1,20 @@
-"""How one policy is evaluated, and how the results of several are combined: the strictest action wins."""
+"""Evaluates single policies and combines the results of several: the strictest action wins."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from policies.base import Category, CategoryResult
-from policies.types import Action, Decision, Phase, Policy, PolicyInputs, Violation, strictest
+from policies import registry
+from policies.base import CategoryResult
+from policies.types import SEVERITY, Action, Decision, Phase, Policy, PolicyInputs, Violation
 
 _JOINT = "; "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult:
-    """One policy's decision with the violations behind it."""
+    """One policy's decision, with the violations behind it."""
 
     policy: Policy
     decision: Decision
@@ -21,16 +22,16 @@ class PolicyResult:
 
     @property
     def unfit(self) -> frozenset[int]:
-        """The documents that the policy drops whatever other documents there are."""
+        """The documents that the policy drops regardless of the other documents."""
         return frozenset[int]().union(*(found.drop for found in self.violations if not found.relative))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinedDecision:
-    """What the policies in scope decide together.
+    """The combined decision of the policies in scope.
 
     ``decisions`` are in order of priority. ``dropped`` maps the index of each document to drop to the reason.
-    ``cause`` is the first violation as strict as ``action``; None if there are no violations.
+    ``cause`` is the first violation that is as strict as ``action``; None if there are no violations.
     """
 
     action: Action = Action.ALLOW
@@ -39,10 +40,10 @@ class CombinedDecision:
     cause: Violation | None = None
 
 
-def evaluate_policy(policy: Policy, category: Category, phase: Phase, inputs: PolicyInputs) -> PolicyResult | None:
-    """Evaluate one policy. None if its category checks nothing at ``phase``."""
+def evaluate_policy(policy: Policy, phase: Phase, inputs: PolicyInputs) -> PolicyResult | None:
+    """Evaluate one policy. Return None if its category checks nothing at ``phase``."""
     started = perf_counter()
-    found = category.evaluate(phase, policy.rules, inputs)
+    found = registry.CATEGORIES[policy.category].evaluate(phase, policy.rules, inputs)
     if found is None:
         return None
     reason, reason_code, metadata = _explanation(found)
@@ -65,11 +66,9 @@ def evaluate_policy(policy: Policy, category: Category, phase: Phase, inputs: Po
     return PolicyResult(policy=policy, decision=decision, violations=found.violations)
 
 
-def evaluate_policies(
-    policies: Sequence[Policy], category: Category, phase: Phase, inputs: PolicyInputs
-) -> list[PolicyResult]:
+def evaluate_policies(policies: Sequence[Policy], phase: Phase, inputs: PolicyInputs) -> list[PolicyResult]:
     """Evaluate ``policies`` in their order, leaving out those whose category checks nothing at ``phase``."""
-    results = (evaluate_policy(policy, category, phase, inputs) for policy in policies)
+    results = (evaluate_policy(policy, phase, inputs) for policy in policies)
     return [result for result in results if result is not None]
 
 
@@ -89,12 +88,17 @@ def combine(results: Sequence[PolicyResult]) -> CombinedDecision:
 
 
 def first_strictest(violations: Sequence[Violation]) -> Violation | None:
-    """The strictest of ``violations``, the first if several are equally strict; None if there are none."""
-    return max(violations, key=lambda violation: violation.action.severity, default=None)
+    """Return the first of the strictest ``violations``, or None if there are none."""
+    return max(violations, key=lambda violation: SEVERITY[violation.action], default=None)
+
+
+def strictest(actions: Sequence[Action]) -> Action:
+    """Return the strictest of ``actions``, or ``allow`` if there are none."""
+    return max(actions, key=SEVERITY.__getitem__, default=Action.ALLOW)
 
 
 def decision_to_dict(decision: Decision) -> dict[str, Any]:
-    """A decision as JSON, for replies, errors and the event log. Times are in milliseconds."""
+    """Return a decision as JSON, for replies, errors and the event log. Times are in milliseconds."""
     return {
         "policy_id": decision.policy_id,
         "policy_version": decision.policy_version,
@@ -110,25 +114,27 @@ def decision_to_dict(decision: Decision) -> dict[str, Any]:
 
 
 def _explanation(found: CategoryResult) -> tuple[str, str | None, dict[str, Any]]:
-    """Reason, reason code and metadata. With several violations the code and, for each key, the metadata come from the
-    first that has them; ``warnings`` lists every reason and ``violations`` each violation in full."""
+    """Return the reason, reason code and metadata. With several violations, the code and metadata come from the first
+    violation that is as strict as the decision. ``warnings`` then lists all reasons, and ``violations`` lists the
+    violations in full."""
     match found.violations:
         case ():
             return found.reason, found.reason_code, dict(found.metadata)
         case (violation,):
             return violation.reason, violation.reason_code, dict(violation.metadata)
         case several:
-            metadata: dict[str, Any] = {}
-            for violation in several:
-                metadata = {**violation.metadata, **metadata}
+            deciding = max(several, key=lambda violation: SEVERITY[violation.action])
             reasons = [violation.reason for violation in several]
-            metadata["warnings"] = reasons
-            metadata["violations"] = [_violation_to_dict(violation) for violation in several]
-            return _JOINT.join(reasons), several[0].reason_code, metadata
+            metadata = {
+                **deciding.metadata,
+                "warnings": reasons,
+                "violations": [_violation_to_dict(violation) for violation in several],
+            }
+            return _JOINT.join(reasons), deciding.reason_code, metadata
 
 
 def _quotes(violations: Sequence[Violation]) -> Mapping[str, str]:
-    """``Decision.quotes`` of a decision with ``violations``."""
+    """Return ``Decision.quotes`` for a decision with ``violations``."""
     quotes = {each.reason: each.without_text for each in violations if each.without_text is not None}
     if quotes and len(violations) > 1:
         reasons = [each.reason for each in violations]

@@ -1,21 +1,17 @@
-"""What a policy cannot do although it is valid: shown when it is saved."""
+"""Warnings about rules that are valid but have no effect, shown when a policy is saved."""
 
 from collections.abc import Iterator, Sequence
 
-from policies.base import Rules
-from policies.grounding.rule_warnings import GatewayFacts, RuleWarning, rule_warnings
-from policies.grounding.rules import GroundingRules
+from policies.base import GatewayFacts, Rules, RuleWarning
+from policies.registry import CATEGORIES
 
 __all__ = ["GatewayFacts", "RuleWarning", "policy_warnings"]
 
 
-def policy_warnings(rules: Rules, models: Sequence[str], facts: GatewayFacts) -> tuple[RuleWarning, ...]:
-    """The warnings about a policy with ``rules`` whose scope has the globs ``models``, on a gateway of which ``facts``
-    are known."""
-    found = [*_unserved(models, facts)]
-    if isinstance(rules, GroundingRules):
-        found += rule_warnings(rules, facts)
-    return tuple(found)
+def policy_warnings(category: str, rules: Rules, models: Sequence[str], facts: GatewayFacts) -> tuple[RuleWarning, ...]:
+    """Return the warnings about a policy in ``category`` with ``rules`` and the model globs ``models`` in its scope.
+    ``facts`` describes the gateway."""
+    return (*_unserved(models, facts), *CATEGORIES[category].warnings(rules, facts))
 
 
 def _unserved(models: Sequence[str], facts: GatewayFacts) -> Iterator[RuleWarning]:

@@ -9,18 +9,25 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from policies.base import Category, Rules, RulesError
+from policies.freshness import FRESHNESS
 from policies.grounding.evaluator import GROUNDING
 from policies.retrieval.evaluator import RETRIEVAL
+from policies.types import PolicySubject
 
-CATEGORIES: Mapping[str, Category] = MappingProxyType({"retrieval": RETRIEVAL, "grounding": GROUNDING})
+CATEGORIES: Mapping[str, Category] = MappingProxyType({each.name: each for each in (RETRIEVAL, GROUNDING, FRESHNESS)})
+"""All categories by name, in the order in which policies of equal priority are evaluated."""
+
+
+def decides_on(category: str, subject: PolicySubject) -> bool:
+    """Return whether policies in the category named ``category`` decide about ``subject``. A category in the log may no
+    longer exist."""
+    return category in CATEGORIES and subject in CATEGORIES[category].subjects
 
 
 def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
-    """Validate a policy's rules and fill in defaults.
-
-    ``rules`` is decoded JSON. Nothing is coerced, except that an integer is accepted as a number.
-
-    Raises RulesError, which lists every rule that is unknown, has the wrong type or is out of range.
+    """Validate a policy's rules and fill in defaults. ``rules`` is decoded JSON. Values are not coerced, but an integer
+    is accepted as a number. Raises a RulesError that lists every rule that is unknown, has the wrong type or is out of
+    range.
     """
     if category not in CATEGORIES:
         known = ", ".join(CATEGORIES)
@@ -38,8 +45,8 @@ def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
 
 
 def without_derived(category: str, rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove rules whose default depends on other rules and whose value is the plain default. Nobody chose that value,
-    so it must follow later changes to the rule that it depends on."""
+    """Remove rules whose default depends on other rules, if their value is the default that applies when no rule is
+    set. Such a value wasn't set explicitly, so it must change together with the rules on which it depends."""
     model = CATEGORIES[category].rules if category in CATEGORIES else Rules
     derived = {name for name, field in model.model_fields.items() if field.default_factory is not None}
     usual = model().model_dump(mode="json", include=derived) if derived else {}

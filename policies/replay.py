@@ -1,14 +1,14 @@
-"""Replays logged requests under different policies, for shadow policies and simulations."""
+"""Replays logged requests under different policies, for shadow policies and for simulations."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from judges.report import SKIPPED
-from judges.thresholds import Thresholds
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Label, Source
-from policies.engine import PolicySet, priority_order
-from policies.grounding.combined_settings import GroundingSettings
-from policies.types import Action, Citation, Decision, Phase, PolicyInputs, UnjudgedText, strictest
+from policies.base import JudgeOptions
+from policies.evaluation import strictest
+from policies.policy_selection import PolicySet, priority_order
+from policies.types import Action, Decision, Phase, PolicyInputs, UnjudgedText
 
 NO_REPLY = "no_reply"
 """The request was blocked before it had a reply."""
@@ -19,7 +19,7 @@ DOCUMENTS = "documents_differ"
 NOT_JUDGED = "not_judged"
 """The reply was not judged, and now it would be."""
 THRESHOLDS = "judged_by_other_thresholds"
-"""With the new thresholds the judge would check a claim against more, or less, evidence."""
+"""With the new thresholds, the judge would check a claim against more or less evidence."""
 MORE_CLAIMS = "more_claims"
 """Claims that were skipped would be judged."""
 SOURCES = "sources_per_claim"
@@ -28,8 +28,12 @@ LLM = "llm_score"
 """An LLM score would be requested that was not requested before."""
 CONSISTENCY = "consistency"
 """The claims would be compared with each other."""
+ANSWER = "answer"
+"""The reply would be compared with the question."""
 CONFLICTS = "conflicts"
 """The documents would be compared with each other."""
+INSTRUCTIONS = "injected_instructions"
+"""The documents would be searched for instructions, and the log doesn't have their texts."""
 STANDINGS = "standings"
 """It is unknown which text of the reply was unjudged, or how much text would be unjudged."""
 TOOLS = "evidence_from_tools"
@@ -37,27 +41,12 @@ TOOLS = "evidence_from_tools"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOptions:
-    """How the reply was judged, as the policies of the time required."""
-
-    thresholds: Thresholds
-    max_sources: int
-    max_claims: int | None
-
-    @classmethod
-    def of(cls, settings: GroundingSettings) -> "JudgeOptions":
-        return cls(
-            thresholds=settings.thresholds, max_sources=settings.max_sources_per_claim, max_claims=settings.max_claims
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceLog:
     """The data logged about one choice in a reply.
 
     ``inputs`` includes the claims and citations in sentences that were left out. ``positions`` maps each of the
-    choice's documents to its position in the request. ``ready`` means that a judge was available when the choice began,
-    and ``complete`` that the choice reached its end. ``skipped`` is the number of claims beyond ``max_claims``.
+    choice's documents to its position in the request. ``ready`` means that a judge was available when the choice began.
+    ``complete`` means that the choice reached its end. ``skipped`` is the number of claims beyond ``max_claims``.
     ``delivered`` holds the indices of the sentences sent to the client.
     """
 
@@ -75,9 +64,9 @@ class RequestLog:
 
     ``late`` is the number of documents, at the end of ``chunks``, that arrived with the reply. ``dropped`` holds the
     positions of documents that policies dropped. ``judging`` is None if the reply was not to be judged. ``blocked``
-    means that a policy blocked the request. ``tools`` says whether policies counted tool messages among the documents,
-    or is None if the request itself decided that. ``conflicts`` is the result of comparing the documents, or None if
-    they were not compared.
+    means that a policy blocked the request. ``tools`` says whether policies counted tool messages as documents; it is
+    None if the request itself decided this. ``conflicts`` is the result of comparing the documents, or None if they
+    were not compared.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -96,7 +85,7 @@ class RequestLog:
 class ReplayResult:
     """The policies' decisions on a logged request. ``action`` is the overall action: ``allow``, ``warn`` or ``block``.
 
-    ``doubts`` lists the reasons why a live request could have a different outcome; empty if it could not.
+    ``doubts`` lists the reasons why a live request could have a different outcome; it is empty if there are none.
     """
 
     action: Action
@@ -106,7 +95,7 @@ class ReplayResult:
 
 
 def replay(policies: PolicySet, log: RequestLog) -> ReplayResult:
-    """Compute the decisions that ``policies`` would have made on a request if they had been in force."""
+    """Compute the decisions that ``policies`` would have made about a request if they had been in force."""
     given = log.chunks[: len(log.chunks) - log.late]
     inputs = PolicyInputs(chunks=given, injectable=log.injectable)
     combined = policies.evaluate_documents(inputs)
@@ -114,12 +103,14 @@ def replay(policies: PolicySet, log: RequestLog) -> ReplayResult:
     if combined.action is Action.BLOCK:
         return ReplayResult(action=Action.BLOCK, decisions=combined.decisions, dropped=dropped)
     doubts: set[str] = set()
-    if policies.checks_conflicts and len(given) - len(dropped) > 1:
+    if policies.document_needs.reads_texts and not all(chunk.text for chunk in given):
+        doubts.add(INSTRUCTIONS)
+    if policies.document_needs.compares and len(given) - len(dropped) > 1:
         if log.conflicts is None or dropped != log.dropped:
             doubts.add(CONFLICTS)
         combined = policies.evaluate_documents(replace(inputs, conflicts=log.conflicts))
     decisions = list(combined.decisions)
-    judged = bool(policies.in_category("grounding"))
+    judged = policies.governs_reply
     blocked = False
     if judged and log.blocked and not log.choices:
         doubts.add(NO_REPLY)
@@ -153,31 +144,27 @@ def shadow_decisions(policies: PolicySet, log: RequestLog) -> tuple[Decision, ..
 
 
 class _ChoiceReplay:
-    """The replay of one choice under ``policies``: the gateway's steps, without the upstream."""
+    """The replay of one choice under ``policies``. It takes the same steps as the gateway, but without the
+    upstream."""
 
     def __init__(self, policies: PolicySet, log: RequestLog, choice: ChoiceLog, dropped: frozenset[int]) -> None:
         self._policies, self._log, self._choice = policies, log, choice
         self.doubts: set[str] = set()
-        self._settings = policies.grounding_settings
+        self._settings = policies.reply_settings
         if log.tools is not None and log.tools is not self._settings.evidence_from_tools:
             self.doubts.add(TOOLS)
-        self._judging = JudgeOptions.of(self._settings)
+        self._judging = self._settings.judging
         found = self._on_kept(dropped)
         live = log.stream and self._settings.stream_mode == "live"
         claims = self._claims(found)
         unjudged = self._unjudged(found, found.claims[len(claims) :])
-        self._inputs = replace(found, claims=claims, unjudged=unjudged, strippable=not live)
-        opening = _opening(self._inputs, ready=choice.ready)
-        self.evaluation = policies.evaluate_reply(opening)
-        known = replace(opening, citations=_reported(self._inputs), documents_may_follow=log.late > 0)
-        self._blocked_before_call = policies.blocked_before_call(known) is not None
+        self._inputs = replace(found, claims=claims, unjudged=unjudged, strippable=not live and not found.indivisible)
+        self.evaluation = policies.evaluate_reply(_opening(self._inputs, ready=choice.ready, late=log.late > 0))
 
     def run(self) -> bool:
         """Make the decisions, and return True if the choice is blocked."""
-        if self.evaluation.start().action is Action.BLOCK:
+        if self.evaluation.start_before_call().action is Action.BLOCK:
             return True
-        if self._blocked_before_call:
-            return self.evaluation.finish(_without_reply(self._inputs)).action is Action.BLOCK
         if self._log.blocked and not (self._inputs.claims or self._inputs.unjudged or self._inputs.coverage):
             self.doubts.add(NO_REPLY)
         withheld: set[int] = set()
@@ -212,15 +199,18 @@ class _ChoiceReplay:
             yield index, claims.get(index, []), unjudged.get(index, [])
 
     def _doubt_missing(self, inputs: PolicyInputs) -> None:
-        """Add a doubt for each check that the policies require and whose result is not in the log."""
+        """Add a doubt for each check that the policies require but whose result is not in the log."""
         if set(self._settings.score_requests).difference(score.request for score in inputs.llm_scores):
             self.doubts.add(LLM)
         if self._settings.consistency_check and inputs.consistency is None and len(inputs.claims) > 1:
             self.doubts.add(CONSISTENCY)
+        lacks_relevance = self._settings.answer_relevance and inputs.answer_relevance is None and inputs.claims
+        if lacks_relevance or (self._settings.question_parts and inputs.question_parts is None):
+            self.doubts.add(ANSWER)
 
     def _on_kept(self, dropped: frozenset[int]) -> PolicyInputs:
-        """Return the inputs with the documents that are not ``dropped``. If these differ from the documents that the
-        reply was judged against, the verdicts are an approximation."""
+        """Return the inputs with the documents that are not ``dropped``. If these differ from the documents against
+        which the reply was judged, the verdicts are an approximation."""
         choice, inputs = self._choice, self._choice.inputs
         seen = max(choice.positions, default=-1)
         kept = [position for position in range(len(self._log.chunks)) if position not in dropped]
@@ -244,7 +234,7 @@ class _ChoiceReplay:
         return replace(inputs, chunks=chunks, claims=claims, citations=citations, cited_support=support)
 
     def _claims(self, inputs: PolicyInputs) -> Sequence[ClaimVerdict]:
-        """Return the claims as they would be judged, as far as the logged verdicts show."""
+        """Return the claims as they would be judged, as far as the logged verdicts allow."""
         before, now = self._log.judging, self._judging
         if before is None:
             if inputs.chunks and not inputs.judge_unavailable:
@@ -265,9 +255,11 @@ class _ChoiceReplay:
         return [replace(claim, label=now.thresholds.label_of(claim)) for claim in claims]
 
     def _unjudged(self, inputs: PolicyInputs, beyond: Sequence[ClaimVerdict]) -> Sequence[UnjudgedText]:
-        """The unjudged text, with that of the claims ``beyond`` those that would be judged now."""
+        """Return the unjudged text, including the text of claims ``beyond`` the number that would be judged now."""
         if inputs.coverage is None:
-            if self._settings.reads_standings and inputs.claims:
+            # The log doesn't show whether a reply without claims states anything; if not, it needs no citation.
+            matters = self._settings.reads_standings if inputs.claims else self._settings.wants_citations
+            if matters and NOT_JUDGED not in self.doubts:
                 self.doubts.add(STANDINGS)
             return inputs.unjudged
         if not beyond:
@@ -277,37 +269,20 @@ class _ChoiceReplay:
         return sorted(texts, key=lambda text: text.span.start)
 
 
-def _opening(inputs: PolicyInputs, *, ready: bool) -> PolicyInputs:
-    """Return the inputs as they were when the choice began."""
+def _opening(inputs: PolicyInputs, *, ready: bool, late: bool) -> PolicyInputs:
+    """Return the inputs as they were when the choice began. ``late`` says whether documents arrived with the reply."""
     return PolicyInputs(
         chunks=inputs.chunks,
         injectable=inputs.injectable,
         strippable=inputs.strippable,
+        indivisible=inputs.indivisible,
         judge_unavailable=inputs.judge_unavailable,
         reported_scores=inputs.reported_scores,
         reported_unsupported=inputs.reported_unsupported,
         output_confidence=inputs.output_confidence,
+        citations=[citation for citation in inputs.citations if citation.reported],
         judged=ready,
-    )
-
-
-def _reported(inputs: PolicyInputs) -> Sequence[Citation]:
-    return [citation for citation in inputs.citations if citation.reported]
-
-
-def _without_reply(inputs: PolicyInputs) -> PolicyInputs:
-    """The inputs of a request whose reply was never asked for."""
-    return replace(
-        inputs,
-        claims=(),
-        unjudged=(),
-        citations=_reported(inputs),
-        coverage=None,
-        trust_score=None,
-        consistency=None,
-        cited_support={},
-        llm_scores=(),
-        tool_calls_only=False,
+        documents_may_follow=late,
     )
 
 
@@ -321,8 +296,8 @@ def _trust(claims: Iterable[ClaimVerdict]) -> float | None:
 
 
 def _judged_differently(claim: ClaimVerdict, before: JudgeOptions, now: JudgeOptions) -> bool:
-    """Whether the thresholds change how the claim is judged: a claim that no single passage supports is judged again
-    against two joined passages."""
+    """Return whether the thresholds change how the claim is judged. A claim that no single passage supports is judged
+    again, against two joined passages."""
     if claim.reason is not None or claim.label is Label.NOT_A_CLAIM:
         return False
     joined = list(claim.support.values()).count(claim.entailed) > 1

@@ -1,4 +1,4 @@
-"""Types of policies. Judges return verdicts, policies return decisions."""
+"""The types used by policies. Judges return verdicts; policies return decisions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,28 +8,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from judges.types import Chunk, ClaimVerdict, Consistency, LlmScore, Span
+from judges.llm_types import LlmScore
+from judges.types import Chunk, ClaimVerdict, Consistency, QuestionPart, Span
 
 
 class Action(StrEnum):
-    """What a decision does, from mildest to strictest: ``allow`` < ``warn`` < ``drop`` < ``block``."""
+    """The effect of a decision, from mildest to strictest: ``allow`` < ``warn`` < ``drop`` < ``block``."""
 
     ALLOW = "allow"
     WARN = "warn"
     DROP = "drop"
     BLOCK = "block"
 
-    @property
-    def severity(self) -> int:
-        return _SEVERITY[self]
 
-
-_SEVERITY = {Action.ALLOW: 0, Action.WARN: 1, Action.DROP: 2, Action.BLOCK: 3}
-
-
-def strictest(actions: Sequence[Action]) -> Action:
-    """Return the strictest of ``actions``, or ``allow`` if it is empty."""
-    return max(actions, key=lambda action: action.severity, default=Action.ALLOW)
+SEVERITY = {Action.ALLOW: 0, Action.WARN: 1, Action.DROP: 2, Action.BLOCK: 3}
 
 
 class Phase(StrEnum):
@@ -40,34 +32,49 @@ class Phase(StrEnum):
     AFTER_WORKFLOW = "after_workflow"
 
 
+class PolicySubject(StrEnum):
+    """The subject of a policy's decision: the documents of a request or run, or the reply (in a run, its result)."""
+
+    DOCUMENTS = "documents"
+    REPLY = "reply"
+
+
 Aliases = str | tuple[str, ...] | None
-"""The names of something: none, one, or several, of which any may match."""
+"""The names of an object: none, one, or several, any of which may match."""
 
 
 def _names(value: Aliases) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
+def _matches(name: str, glob: str) -> bool:
+    return fnmatchcase(name.strip().casefold(), glob.strip().casefold())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Shell globs for the agents, models and keys that a policy applies to; an empty list means all."""
+    """Shell globs for the agents, models and keys that a policy applies to; an empty list means all. Matching ignores
+    case and white space around names."""
 
     agents: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
 
-    def covers(self, *, agent: str | None, model: str | None, key: Aliases) -> bool:
-        """Whether the scope includes a request. ``key`` has the names of the gateway key that a glob may match, such as
-        its name and prefix."""
+    def covers(self, *, agent: str | None, model: Aliases, key: Aliases) -> bool:
+        """Return whether the scope includes a request. ``model`` has the names of the model: the requested name, and
+        the names that upstreams use for it. A glob may also match the part of a name after its last slash. ``key`` has
+        the names of the gateway key, such as its name and prefix."""
+        models = _names(model)
+        models += tuple(name.rpartition("/")[2] for name in models if "/" in name)
         return all(
-            not globs or any(fnmatchcase(name, glob) for name in _names(value) for glob in globs)
-            for globs, value in ((self.agents, agent), (self.models, model), (self.keys, key))
+            not globs or any(_matches(name, glob) for name in names for glob in globs)
+            for globs, names in ((self.agents, _names(agent)), (self.models, models), (self.keys, _names(key)))
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A validated policy, with every default filled in."""
+    """A validated policy with all defaults filled in."""
 
     id: str
     name: str
@@ -84,9 +91,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A violated rule. ``drop`` has the indices of the documents that ``Action.DROP`` drops; ``relative`` means that
-    the selection depends on the other documents. ``without_text`` is the reason without quoted text, if it quotes
-    any."""
+    """A violated rule. ``drop`` has the indices of the documents that ``Action.DROP`` drops. ``relative`` means that
+    this selection depends on the other documents. ``without_text`` is the reason without quoted text, if the reason
+    quotes any."""
 
     action: Action
     reason: str
@@ -129,14 +136,13 @@ class Citation:
     span: Span | None = None
     """The position of the marker in the reply, or None if it is not in the text."""
     reported: bool = False
-    """True if the caller reports it. It then counts, whether or not it matches a document in the request."""
+    """True if the caller reports the citation. It then counts whether or not it matches a document in the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnjudgedText:
-    """Text of the reply that is neither judged nor harmless. ``kind`` says why, as ``judges.types.Part.kind`` does.
-
-    ``text`` is empty if it was not kept (in a log without texts).
+    """Text of the reply that is neither judged nor harmless. ``kind`` says why, as in ``judges.types.Part.kind``.
+    ``text`` is empty if it was not kept, as in a log without texts.
     """
 
     kind: str
@@ -150,7 +156,7 @@ class UnjudgedText:
 
     @property
     def excerpt(self) -> str:
-        """The beginning of the text, as reasons quote it; an ellipsis if it was not kept."""
+        """The beginning of the text, as reasons quote it, or an ellipsis if the text was not kept."""
         text = self.text.strip()
         return text if 0 < len(text) <= _EXCERPT_CHARS else f"{text[:_EXCERPT_CHARS]}…"
 
@@ -160,11 +166,11 @@ _EXCERPT_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInputs:
-    """The inputs for policies: everything known so far about a request or run.
+    """The inputs of policies: everything known so far about a request or run.
 
-    ``injectable`` means that the gateway writes the documents into the prompt, so that a dropped document can be kept
-    out. ``final`` means that no more documents, scores or sentences will arrive. ``reported_scores``,
-    ``reported_unsupported`` and ``output_confidence`` come from the caller, ``claims`` from the judge.
+    ``injectable`` means that the gateway writes the documents into the prompt, so it can leave out a dropped document.
+    ``final`` means that no more documents, scores or sentences will arrive. ``reported_scores``,
+    ``reported_unsupported`` and ``output_confidence`` come from the caller, and ``claims`` from the judge.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -179,7 +185,7 @@ class PolicyInputs:
     unjudged: Sequence[UnjudgedText] = ()
     """The text of the reply that is neither judged nor harmless, in order."""
     coverage: float | None = None
-    """The share of letters and digits in the upstream's reply that are judged or harmless; None if the reply has no
+    """The share of the letters and digits in the upstream's reply that are judged or harmless. None if the reply has no
     letters or digits, or if the share is unknown."""
     judged: bool = True
     """False if the reply was not judged (no documents, no judge, or only tool calls)."""
@@ -189,23 +195,32 @@ class PolicyInputs:
     """True if the reply has no text to judge, only tool calls."""
     strippable: bool = True
     """False if text is sent before it is judged, so that a sentence can no longer be left out or replaced."""
+    indivisible: bool = False
+    """True if the reply is JSON that is held: no text can be left out of it, so unjudged text blocks it instead."""
     withheld: frozenset[int] = frozenset()
     """The indices of the sentences that were left out of the reply."""
     dropped: frozenset[int] = frozenset()
     """The indices of documents dropped by policies."""
     unfit: frozenset[int] = frozenset()
-    """The documents in ``dropped`` that are dropped because of their own properties, not to keep a source from
+    """The documents in ``dropped`` that are dropped because of their own properties, rather than to keep a source from
     dominating."""
     consistency: Consistency | None = None
     """The result of comparing the claims with each other; None if they were not compared."""
     conflicts: Consistency | None = None
     """The result of comparing the documents with each other; None if they were not compared."""
     cited_support: Mapping[tuple[Span, int], float] = field(default_factory=dict)
-    """P(entailed) by claim span and index of a document that the claim's sentence cites; only for documents from which
-    no claim's own evidence was taken."""
+    """P(entailed) by claim span and by the index of a document that the claim's sentence cites. It only covers
+    documents that were not among the claim's own evidence."""
     llm_scores: Sequence[LlmScore] = ()
     """LLM scores of the whole reply, one for each request made."""
+    answer_relevance: float | None = None
+    """The share of the question that the claims and their evidence are about, 0–1; None if it is unknown or there are
+    no claims."""
+    question_parts: Sequence[QuestionPart] | None = None
+    """The parts of the question, compared with the documents and the reply; None if they were not compared."""
     documents_may_follow: bool = False
     """True before a reply that may bring additional documents, such as file search results."""
+    of_sentence: bool = False
+    """True if the claims and unjudged text are those of a single sentence. Everything else has been checked already."""
     of_run: bool = False
     """True for a run. The caller reports a run's citations, so a run without reports has no citations."""

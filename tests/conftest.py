@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine finds no fault: properties are held by what comes out, however long it takes.
+# Properties concern results and not time, so a busy machine must not fail them.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 

@@ -1,4 +1,4 @@
-"""Statistics counted from the event rows: exact and possible for any filter, but slow if there are many rows."""
+"""Statistics counted from event rows. They are exact and support every filter, but are slow for many rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -19,11 +19,12 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.tables import decisions, requests
-from app.events.queries import EventFilter, decisions_matching, requests_matching, within
+from app.events.filters import EventFilter
 from app.events.rollups.request_stats import PERCENT, DecisionStats, LatencyStats, RequestStats
+from app.events.sql_conditions import decisions_matching, requests_matching, within
 
 By = Literal["agent", "model", "policy"] | int | None
-"""What requests are grouped by. A number groups them by time, in steps of that many seconds."""
+"""How to group requests. A number groups them by time, in steps of that many seconds."""
 Group = str | int | None
 
 _of = requests.c
@@ -67,19 +68,19 @@ async def request_percentiles(
     query, groups = _grouped(dialect, filter, by)
     for part, value in LATENCIES.items():
         values = query.add_columns(value.label("value")).where(value.is_not(None))
-        for *group, percentiles in _read(await connection.execute(_percentiles(values, groups)), groups):
+        for *group, percentiles in _read(await connection.execute(_percentiles(values)), groups):
             found[group_of(group)].latency_ms[part] = percentiles
 
 
 def group_of(key: Sequence[Any]) -> Group:
-    """Return the group that a row belongs to. An empty name counts as no name."""
+    """Return the group of a row. An empty name is treated as no name."""
     return (key[0] or None if isinstance(key[0], str) else key[0]) if key else None
 
 
 async def count_decisions(
     connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], DecisionStats]
 ) -> None:
-    """Count the decisions that match ``filter``, and add them to ``found``, grouped by the columns ``names``."""
+    """Count the decisions that match ``filter``, grouped by the columns ``names``, and add the counts to ``found``."""
     keys = [_key(name) for name in names]
     kinds = [*keys, _unindexed(decisions.c.action), _unindexed(decisions.c.reason_code)]
     query = decisions_matching(filter, *kinds, func.count()).group_by(*kinds)
@@ -94,7 +95,7 @@ async def decision_percentiles(
     """Set the percentiles of the groups in ``found``."""
     keys = [_key(name) for name in names]
     values = decisions_matching(filter, *keys, decisions.c.latency_ms.label("value"))
-    for *of, percentiles in _read(await connection.execute(_percentiles(values, keys)), keys):
+    for *of, percentiles in _read(await connection.execute(_percentiles(values)), keys):
         found[tuple(of)].latency_ms = percentiles
 
 
@@ -105,7 +106,7 @@ async def names_of_policies(connection: AsyncConnection, filter: EventFilter) ->
 
 
 def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], list[ColumnElement[Any]]]:
-    """Build a query for the groups of matching requests. Also return the columns to group by, at most one."""
+    """Build a query that groups the matching requests. Also return the columns to group by (none or one)."""
     match by:
         case None:
             return requests_matching(filter), []
@@ -120,15 +121,15 @@ def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], li
             query = requests_matching(filter, group.label("group"))
             return query.select_from(requests.join(by_policy, same)), [group]
         case int():
-            group = _epoch(dialect, _of.ts, by)
+            group = epoch(dialect, _of.ts, by)
         case _:
             group = _unindexed(_of[by])
     return requests_matching(filter, group.label("group")), [group]
 
 
 def _unindexed(text: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Wrap a text column for grouping, with "" instead of null. Otherwise SQLite would scan the column's whole index to
-    avoid sorting, even if the time range has few rows."""
+    """Wrap a string column for grouping and replace null with "". Without this, SQLite scans the column's whole index
+    to avoid sorting, even if the time range has few rows."""
     return func.coalesce(text, literal_column("''")).label(str(text.key))
 
 
@@ -137,10 +138,10 @@ def _key(name: str) -> ColumnElement[Any]:
     return column if name == "shadow" else _unindexed(column)
 
 
-def _epoch(dialect: str, time: ColumnElement[Any], step: int) -> ColumnElement[Any]:
+def epoch(dialect: str, time: ColumnElement[Any], step: int) -> ColumnElement[Any]:
     """Convert ``time`` to seconds since 1970, rounded down to a multiple of ``step``."""
     if dialect == "sqlite":
-        # The fraction is dropped, because SQLite would round up.
+        # Drop the fraction, because SQLite would round up.
         seconds: ColumnElement[Any] = cast(func.strftime("%s", func.substr(time, 1, 19)), Integer)
     else:
         seconds = cast(func.floor(extract("epoch", time)), BigInteger)
@@ -153,7 +154,7 @@ def _sums() -> list[ColumnElement[Any]]:
     return [func.count(), func.sum(_of.prompt_tokens), func.sum(_of.completion_tokens), *trust, *times]
 
 
-def _percentiles(values: Select[Any], groups: Sequence[ColumnElement[Any]]) -> Select[Any]:
+def _percentiles(values: Select[Any]) -> Select[Any]:
     """Build a query for the percentiles (nearest rank) of the column ``value`` in each group. It uses window functions,
     because SQLite has no percentile functions."""
     plain = values.subquery()
@@ -175,7 +176,7 @@ def _percentiles(values: Select[Any], groups: Sequence[ColumnElement[Any]]) -> S
 
 
 def _read(rows: Any, groups: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return, for each row, its groups followed by its percentiles by name. Rows without values are left out."""
+    """For each row, return its groups followed by its percentiles by name. Rows without values are omitted."""
     names = [f"p{percent}" for percent in PERCENT] + ["max"]
     return [
         (*row[: len(groups)], {name: round(value, 3) for name, value in zip(names, row[len(groups) :], strict=True)})

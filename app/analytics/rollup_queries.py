@@ -21,8 +21,9 @@ from app.db.rollup_tables import (
     key_of,
     request_statistics,
 )
-from app.events.queries import EventFilter, within
+from app.events.filters import EventFilter
 from app.events.rollups.request_stats import DecisionStats, LatencyStats, RequestStats, percentiles
+from app.events.sql_conditions import within
 
 _requests, _decisions = request_statistics.c, decision_statistics.c
 _FEW_COUNTS = "requests", "trust_count", "trust_sum"
@@ -37,8 +38,7 @@ _SOME = 200
 
 @dataclass(frozen=True, slots=True)
 class RollupSpan:
-    """A part of a filter's time range. ``step`` selects the rollups to read; None means that the events must be
-    read."""
+    """A part of a filter's time range. ``step`` selects the rollups to read. If it is None, read the events instead."""
 
     step: int | None
     filter: EventFilter
@@ -46,11 +46,19 @@ class RollupSpan:
 
 def has_requests(filter: EventFilter) -> bool:
     """Whether ``filter`` can be evaluated with the request rollups."""
-    return filter.run_id is None and filter.phase is None and filter.reason_code is None and filter.shadow is None
+    covered = EventFilter(
+        since=filter.since,
+        until=filter.until,
+        agent=filter.agent,
+        model=filter.model,
+        action=filter.action,
+        policy=filter.policy,
+    )
+    return filter == covered
 
 
 def has_decisions(filter: EventFilter) -> bool:
-    """Whether ``filter`` can be evaluated with the decision rollups."""
+    """Return whether ``filter`` can be evaluated with the decision rollups."""
     return filter.run_id is None
 
 
@@ -101,10 +109,10 @@ def _ceiling(time: datetime, step: int) -> datetime:
 
 
 class RequestRollups:
-    """Request statistics by group, summed up from rollups.
+    """Request statistics by group, computed from rollups.
 
     ``parts`` lists the latency parts to include. With ``brief``, only counts, actions, trust and times are computed.
-    With ``percentiles``, percentiles are estimated from the histograms of all hours that the time range touches.
+    With ``percentiles``, percentiles are estimated from the histograms of all hours that the time range overlaps.
     """
 
     def __init__(self, connection: AsyncConnection, by: By, *, parts: Sequence[str], brief: bool, percentiles: bool):
@@ -131,7 +139,7 @@ class RequestRollups:
                     self._bins[key, part].add(largest, bins)
 
     async def touch(self, filter: EventFilter) -> None:
-        """Add the hours that ``filter`` touches to the histograms only."""
+        """Add the hours that ``filter`` overlaps to the histograms, but not to the counts."""
         if not self._percentiles:
             return
         group = _group(self._by)
@@ -142,7 +150,7 @@ class RequestRollups:
                 self._bins[_key(row[: len(group)], self._by), part].add(largest, bins)
 
     def stats(self) -> dict[Group, RequestStats]:
-        """The statistics, with percentiles."""
+        """Return the statistics with percentiles."""
         for (key, part), histogram in self._bins.items():
             if key in self.found and (percentiles := histogram.percentiles()):
                 self.found[key].latency_ms[part] = percentiles
@@ -169,8 +177,8 @@ def _add(numbers: RequestStats, action: str, counts: Mapping[str, Any]) -> None:
 
 
 class DecisionRollups:
-    """Decision statistics grouped by the columns ``names``, summed up from rollups, with percentiles. If grouped by
-    policy, ``called`` has the policies' names."""
+    """Decision statistics and percentiles, computed from rollups and grouped by the columns ``names``. When grouping by
+    policy, ``called`` maps policy ids to names."""
 
     def __init__(self, connection: AsyncConnection, names: Sequence[str]) -> None:
         self.found: dict[tuple[Any, ...], DecisionStats] = {}
@@ -189,12 +197,12 @@ class DecisionRollups:
             self._add(of, others)
 
     async def touch(self, filter: EventFilter) -> None:
-        """Add the hours that ``filter`` touches to the histograms only."""
+        """Add the hours that ``filter`` overlaps to the histograms, but not to the counts."""
         for of, others in await self._read(whole(filter), HOUR, []):
             self._add(of, others)
 
     def stats(self) -> dict[tuple[Any, ...], DecisionStats]:
-        """The statistics, with percentiles."""
+        """Return the statistics with percentiles."""
         for key, histogram in self._bins.items():
             if key in self.found:
                 self.found[key].latency_ms = histogram.percentiles()
@@ -218,7 +226,7 @@ class DecisionRollups:
 
 
 async def more_than(connection: AsyncConnection, filter: EventFilter, few: int) -> bool:
-    """Whether the hours that ``filter`` touches have more than ``few`` requests in total."""
+    """Return whether the hours that ``filter`` overlaps contain more than ``few`` requests in total."""
     hours = spans(whole(EventFilter(since=filter.since, until=filter.until)))
     # Every row counts at least one request, and most count many, so reading a few rows is usually enough.
     for most in (min(few, _SOME), few + 1):

@@ -24,38 +24,38 @@ from app.analytics.rollup_queries import (
 )
 from app.db.database import Database
 from app.db.rollup_tables import DAY, HOUR, PARTS
-from app.events.queries import EventFilter
+from app.events.filters import EventFilter
 from app.events.rollups.request_stats import DecisionStats, LatencyStats, RequestStats
 
 __all__ = ["DecisionStats", "LatencyStats", "RequestStats", "Statistics"]
 
 _MOST_GROUPS = 100
 _FEW = 5_000
-"""The number of requests up to which counting rows is as fast as summing up rollups."""
+"""Up to this number of requests, counting rows is as fast as reading rollups."""
 
 
 class Statistics:
-    """Statistics over one database. All methods raise DatabaseUnavailableError.
+    """Statistics of the event log in a database. All methods raise DatabaseUnavailableError.
 
     Filters by time, agent, model, action and policy use hourly and daily rollups, at a cost independent of the number
-    of requests. Partial hours at the ends of the time range are counted row by row, and so is everything if there are
-    other filters. Counts and sums are exact. Percentiles are exact if the time range has at most ``few`` requests;
-    otherwise they are estimated from the histograms of all hours that it touches, whose bins double in size.
+    of requests. Partial hours at the ends of the time range are counted row by row. With any other filter, everything
+    is counted row by row. Counts and sums are exact. Percentiles are exact if the time range has at most ``few``
+    requests. Otherwise they are estimated from hourly histograms, whose bins double in size.
     """
 
     def __init__(self, database: Database, *, few: int = _FEW) -> None:
         self._database, self._few = database, few
 
-    async def totals(self, filter: EventFilter) -> RequestStats:
-        """Compute the statistics of all requests that match, with percentiles."""
-        return (await self._counted(filter, None)).get(None, RequestStats())
+    async def totals(self, filter: EventFilter, *, percentiles: bool = True) -> RequestStats:
+        """Compute statistics over all matching requests, optionally with percentiles."""
+        return (await self._counted(filter, None, percentiles=percentiles)).get(None, RequestStats())
 
     async def groups(
         self, filter: EventFilter, by: Literal["agent", "model", "policy"], *, brief: bool = False
     ) -> list[tuple[str | None, RequestStats]]:
-        """Group the requests by ``agent``, ``model``, or the id of each ``policy`` that decided on them (a request
-        counts for every such policy). Return at most a hundred groups, largest first. With ``brief``, only counts,
-        actions, trust and total time are computed."""
+        """Group the requests by ``agent``, ``model`` or ``policy`` (by id). A request counts once for every policy that
+        evaluated it. Return at most a hundred groups, largest first. With ``brief``, only counts, actions, trust and
+        total time are computed."""
         found = await self._counted(filter, by, brief=brief)
         largest = sorted(found.items(), key=lambda item: (-item[1].requests, item[0] or ""))[:_MOST_GROUPS]
         return [(None if key is None else str(key), numbers) for key, numbers in largest]
@@ -63,7 +63,7 @@ class Statistics:
     async def buckets(
         self, filter: EventFilter, seconds: int, start: datetime, end: datetime
     ) -> list[tuple[datetime, RequestStats]]:
-        """Group the requests by time, from ``start`` to ``end`` in steps of ``seconds``, including empty steps, without
+        """Group the requests by time, from ``start`` to ``end`` in steps of ``seconds``. Includes empty steps but no
         percentiles. A step must be a minute, a number of hours that divides a day, or a day; steps are aligned to
         UTC."""
         found = await self._counted(replace(filter, since=start, until=end), seconds, percentiles=False)
@@ -72,8 +72,8 @@ class Statistics:
         return [(datetime.fromtimestamp(at, UTC), found.get(at, RequestStats())) for at in steps]
 
     async def phases(self, filter: EventFilter) -> list[DecisionStats]:
-        """Group the decisions by category and phase, with actions, reason codes and latencies, most frequent first.
-        ``filter.action`` selects the action of the decision."""
+        """Group the decisions by category and phase, most frequent first, with their actions, reason codes and
+        latencies. ``filter.action`` applies to the decision's action."""
         return await self._decided(filter, ("category", "phase"))
 
     async def policies(self, filter: EventFilter) -> list[DecisionStats]:

@@ -1,107 +1,111 @@
-"""Derives a threshold from the scores of good requests, and computes what it would have blocked."""
+"""Derives a threshold from the scores of good runs, and counts the runs that it would have blocked."""
 
 import asyncio
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from sqlalchemy import and_, func, select
-
+from app.analytics.labelled_replies import labelled_replies
+from app.analytics.scored_runs import Score, ScoredRun, Source, scored_runs
 from app.db.database import Database
-from app.db.tables import claims, requests
-from app.events.feedback import FeedbackStore
-from app.events.queries import EventFilter, requests_matching, within
-from judges.types import Label
-from policies.types import Action
+from app.events.feedback import FeedbackStore, RequestFeedback
+from app.events.filters import EventFilter
 
 MOST_REQUESTS = 100_000
 _BINS = 20
 _STEPS = 100
 
-Score = Literal["lowest", "average"]
 Good = Literal["allowed", "marked"]
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredRequest:
-    """A judged request and its score. ``flagged`` means that an enforced policy did not allow it."""
-
-    request_id: str
-    score: float
-    flagged: bool
+Origin = Literal["labels", "feedback", "actions"]
+"""The basis for calling a run good or bad: labels of its claims, feedback, or the actions of policies."""
 
 
 async def calibrate(
     database: Database,
     filter: EventFilter,
     *,
+    source: Source = "judge",
     score: Score,
     good: Good,
     percentile: float,
     most: int = MOST_REQUESTS,
 ) -> dict[str, Any]:
-    """Return the scores of good and bad requests, the threshold at the given percentile of the good scores, and what
-    other thresholds would block.
+    """Return the distribution of the scores of good and bad runs, the threshold at the given percentile of the good
+    scores, and the number of runs that other thresholds would block.
 
-    ``score`` selects how a request's scores are combined, like ``score_eval_mode`` (``lowest`` for ``all``). ``good``
-    selects the good requests: those ``allowed`` without feedback that this was wrong, or only those ``marked`` as
-    right. At most ``most`` requests are read, newest first. Raises DatabaseUnavailableError.
+    ``source`` selects the scores, like the rule ``score_source``. ``score`` selects how to combine a run's scores, like
+    the rule ``score_eval_mode`` (``lowest`` corresponds to ``all``). ``good`` selects which runs count as good.
+    ``allowed`` means all allowed runs, unless labels or feedback say otherwise. ``marked`` means only runs that labels
+    or feedback call good. Labels of the reply's claims have priority, if there are enough (see ``labelled_replies``).
+    Next is feedback on the reply: a correct reply is good, an incorrect one is bad. Last is feedback on the outcome: a
+    reply that was rightly allowed or wrongly flagged is good. A run of several requests is bad if any of its requests
+    is bad. ``origins`` counts the good and bad runs by the basis for this. Reads at most ``most`` runs, newest first.
+    Raises DatabaseUnavailableError.
     """
-    scored = await _scored_requests(database, filter, score, most)
-    marks = await FeedbackStore(database).verdicts([one.request_id for one in scored])
-    return await asyncio.to_thread(_calibrated, scored, marks, good, percentile)
-
-
-async def _scored_requests(database: Database, filter: EventFilter, score: Score, most: int) -> list[ScoredRequest]:
-    columns = requests.c
-    newest = (
-        requests_matching(filter, columns.request_id, columns.ts, columns.action)
-        .order_by(columns.ts.desc(), columns.request_id.desc())
-        .limit(most)
-        .subquery()
+    scored = await scored_runs(database, filter, source=source, score=score, most=most)
+    ids = [id for one in scored for id in one.flags]
+    people = _People(
+        feedback=await FeedbackStore(database).on_requests(ids), grounded=await labelled_replies(database, ids)
     )
-    value = func.min(claims.c.score) if score == "lowest" else func.avg(claims.c.score)
-    query = (
-        select(newest.c.request_id, newest.c.action, value)
-        .join(claims, and_(claims.c.request_id == newest.c.request_id, claims.c.ts == newest.c.ts))
-        .where(*within(filter, claims.c.ts))
-        # As in the policies' score check, claims without a verdict don't count.
-        .where(claims.c.label != Label.NOT_A_CLAIM.value, claims.c.reason.is_(None), claims.c.score.is_not(None))
-        .group_by(newest.c.request_id, newest.c.action)
-    )
-    async with database.read() as connection:
-        found = (await connection.execute(query)).all()
-    return [
-        ScoredRequest(request_id, float(score), action != Action.ALLOW.value) for request_id, action, score in found
-    ]
+    return {"source": source, **await asyncio.to_thread(_calibrated, scored, people, good, percentile)}
 
 
-def _calibrated(
-    scored: Sequence[ScoredRequest], marks: Mapping[str, bool], good: Good, percentile: float
-) -> dict[str, Any]:
-    fine = sorted(one.score for one in scored if _is_good(one, marks.get(one.request_id), good))
-    bad = sorted(one.score for one in scored if _is_bad(one, marks.get(one.request_id)))
-    marked = [(one, marks[one.request_id]) for one in scored if one.request_id in marks]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _People:
+    """Human judgements of requests: feedback, and whether labels of the claims show that the reply is grounded."""
+
+    feedback: Mapping[str, RequestFeedback]
+    grounded: Mapping[str, bool]
+
+    def was_bad(self, one: ScoredRun) -> tuple[bool | None, Origin]:
+        """Return whether labels or feedback say that the run was bad, and which of them. Return None if neither
+        does."""
+        labels = [not self.grounded[id] for id in one.flags if id in self.grounded]
+        others = [
+            bad
+            for id, flagged in one.flags.items()
+            if id in self.feedback and id not in self.grounded
+            if (bad := self.feedback[id].reply_was_bad(flagged=flagged)) is not None
+        ]
+        known = [*labels, *others]
+        return any(known) if known else None, "labels" if labels else "feedback" if others else "actions"
+
+
+def _calibrated(scored: Sequence[ScoredRun], people: _People, good: Good, percentile: float) -> dict[str, Any]:
+    found = [(one, *people.was_bad(one)) for one in scored]
+    marked = [(one, bad) for one, bad, _ in found]
+    # Without labels or feedback, flagged runs are bad. Allowed runs are good if ``good`` is "allowed".
+    origins = Counter(origin for one, bad, origin in found if bad is not None or one.flagged or good == "allowed")
     counted = {
         "runs": sorted(one.score for one in scored),
-        "good": fine,
-        "bad": bad,
-        "marked_good": sorted(one.score for one, correct in marked if _is_good(one, correct, good)),
-        "marked_bad": sorted(one.score for one, correct in marked if _is_bad(one, correct)),
+        "good": sorted(
+            one.score for one, bad in marked if bad is False or (bad is None and not one.flagged and good == "allowed")
+        ),
+        "bad": sorted(one.score for one, bad in marked if bad or (bad is None and one.flagged)),
+        "marked_good": sorted(one.score for one, bad in marked if bad is False),
+        "marked_bad": sorted(one.score for one, bad in marked if bad),
     }
-    threshold = fine[max(0, ceil(len(fine) * percentile / 100) - 1)] if fine else None
+    good_scores, bad_scores = counted["good"], counted["bad"]
+    threshold = good_scores[max(0, ceil(len(good_scores) * percentile / 100) - 1)] if good_scores else None
     return {
         "percentile": percentile,
         "threshold": threshold,
-        "runs": {"good": len(fine), "bad": len(bad)},
-        # An equal score passes.
+        "runs": {"good": len(good_scores), "bad": len(bad_scores)},
+        "origins": {origin: origins[origin] for origin in get_args(Origin)},
+        # A score equal to the threshold passes.
         "would_block": None
         if threshold is None
-        else {"good": bisect_left(fine, threshold), "bad": bisect_left(bad, threshold)},
+        else {"good": bisect_left(good_scores, threshold), "bad": bisect_left(bad_scores, threshold)},
         "histogram": [
-            {"from": low / _BINS, "to": (low + 1) / _BINS, "good": _within(fine, low), "bad": _within(bad, low)}
+            {
+                "from": low / _BINS,
+                "to": (low + 1) / _BINS,
+                "good": _within(good_scores, low),
+                "bad": _within(bad_scores, low),
+            }
             for low in range(_BINS)
         ],
         "thresholds": [
@@ -111,18 +115,6 @@ def _calibrated(
         ],
         "totals": {name: len(scores) for name, scores in counted.items()},
     }
-
-
-def _is_good(one: ScoredRequest, correct: bool | None, good: Good) -> bool:
-    if correct is not None:
-        return correct is not one.flagged
-    return good == "allowed" and not one.flagged
-
-
-def _is_bad(one: ScoredRequest, correct: bool | None) -> bool:
-    """Whether the request is bad: flagged, unless feedback says that this was wrong, or allowed, although feedback says
-    that this was wrong."""
-    return one.flagged if correct is None else correct is one.flagged
 
 
 def _within(scores: Sequence[float], bin: int) -> int:

@@ -1,1 +1,1 @@
-"""The paths: HTTP in, a call to what does the work, HTTP out."""
+"""The HTTP routes: parse the request, call the service, build the response."""

@@ -1,4 +1,4 @@
-"""Checks the API key and the rate limit of every call to ``/v1`` and ``/mcp``, before any handler runs."""
+"""Checks the API key and rate limit of every call to ``/v1`` and ``/mcp`` before a handler runs."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _FIRST_ERROR_STATUS = 400
 
 
 class ApiKeyMiddleware:
-    """ASGI middleware. A call that passes has ``key`` in its state: its gateway key, or None."""
+    """ASGI middleware. For each accepted call, sets ``key`` in the request state to its gateway key, or None."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -61,14 +61,14 @@ async def _take(key: GatewayKey, per_minute: int, resources: Resources) -> Allow
     resources.metrics.observe_key_refused("rate")
     wait_s = math.ceil(allowance.wait_s)
     error = RateLimitError(
-        f"The key {key.prefix} has used its {per_minute} requests per minute. Try again in {wait_s} s."
+        f"The key {key.prefix} has reached its limit of {per_minute} requests per minute. Try again in {wait_s} s."
     )
     error.headers.update({"retry-after": str(wait_s), **_limit_headers(allowance)})
     raise error
 
 
 def _limit_headers(allowance: Allowance) -> Mapping[str, str]:
-    """OpenAI's rate limit headers."""
+    """Return OpenAI's rate limit headers."""
     return {
         "x-ratelimit-limit-requests": str(allowance.limit),
         "x-ratelimit-remaining-requests": str(allowance.remaining),
@@ -77,10 +77,10 @@ def _limit_headers(allowance: Allowance) -> Mapping[str, str]:
 
 
 def _with_limits(send: Send, allowance: Allowance) -> Send:
-    """``send``, with the key's rate limit headers in the response.
+    """Wrap ``send`` to add the key's rate limit headers to the response.
 
-    They replace the upstream's, which describe the gateway's own account, unless that limit is why the upstream refused
-    the request.
+    They replace the upstream's headers, which describe the gateway's own account. If the upstream rejected the request
+    because of its rate limit, its headers are kept.
     """
     limits = [(name.encode(), value.encode()) for name, value in _limit_headers(allowance).items()]
     names = {name for name, _ in limits}

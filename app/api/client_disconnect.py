@@ -1,4 +1,4 @@
-"""Clients that disconnect: the work for them is cancelled."""
+"""Cancels work when the client disconnects."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,17 +11,17 @@ from starlette.types import Receive
 T = TypeVar("T")
 
 CLIENT_CLOSED_REQUEST = 499
-"""nginx's status for a client that disconnected. Nobody reads the response."""
+"""The status that nginx uses for a client that disconnected. The client never sees the response."""
 
 
 class ClientGoneError(Exception):
-    """The client disconnected before it had its response."""
+    """The client disconnected before receiving the whole response."""
 
 
 class DisconnectWatcher:
-    """A block that is cancelled when the client disconnects; it then raises ClientGoneError.
+    """A context manager that cancels its block when the client disconnects, and then raises ClientGoneError.
 
-    The request's body must have been read. ``cancel`` ends the block with a different error.
+    Read the request body before entering the block. ``cancel`` ends the block with a different error.
     """
 
     __slots__ = ("_before", "_error", "_receive", "_task", "_watching")
@@ -33,7 +33,7 @@ class DisconnectWatcher:
     async def __aenter__(self) -> "DisconnectWatcher":
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("DisconnectWatcher must be used in a task")
+            raise RuntimeError("DisconnectWatcher must be used inside a task")
         self._task, self._before = task, task.cancelling()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
         return self
@@ -42,11 +42,12 @@ class DisconnectWatcher:
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         watching, error = self._watching, self._error
-        # What ends with an exception has the frames that this is in, and a ring of them keeps a request in memory.
+        # An exception's traceback refers to this frame. Drop the references, because a cycle would keep the request in
+        # memory.
         del self._watching
         self._error = None
         watching.cancel()
-        # Cancelled by us and by nobody else: the same care that ``asyncio.timeout`` takes.
+        # As in ``asyncio.timeout``, check that only this class cancelled the task.
         ours = error is not None and self._task.uncancel() <= self._before
         if ours and kind is not None and issubclass(kind, asyncio.CancelledError) and error is not None:
             try:
@@ -55,7 +56,7 @@ class DisconnectWatcher:
                 del error
 
     def cancel(self, error: Exception) -> None:
-        """End the block with ``error``; called from outside it."""
+        """End the block with ``error``. Call this from outside the block."""
         if self._error is None:
             self._error = error
             self._task.cancel()
@@ -67,7 +68,7 @@ class DisconnectWatcher:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``, which is cancelled if the client disconnects. The body must have been read.
+    """Return the result of ``work``, or cancel it if the client disconnects. Read the request body before calling this.
 
     Raises ClientGoneError.
     """

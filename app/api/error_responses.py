@@ -1,5 +1,5 @@
-"""Maps every error to an HTTP response, in the format that the client expects: RFC 9457 problem JSON under ``/admin``,
-Anthropic's format for its Messages API, and OpenAI's everywhere else."""
+"""Maps every error to an HTTP response in the format that the client expects: RFC 9457 problem JSON under ``/admin``,
+Anthropic's format for its Messages API, and OpenAI's format everywhere else."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -31,7 +31,7 @@ class _UnavailableError(AdminError):
 
 
 class _HttpError(AdminError):
-    """An error of the framework: path not found, method not allowed."""
+    """An error raised by the framework, such as path not found or method not allowed."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message, status=status)
@@ -45,13 +45,13 @@ class _UnexpectedError(AdminError):
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Let ``app`` respond to every exception. Only messages of GatewayError reach clients, and no tracebacks."""
+    """Make ``app`` handle every exception. Clients see only the messages of GatewayError, never a traceback."""
     for kind, handler in _HANDLERS.items():
         app.exception_handler(kind)(handler)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """The same response as from the handlers of ``install_error_handlers``."""
+    """Return the response that the handlers from ``install_error_handlers`` would give."""
     handler = next(_HANDLERS[kind] for kind in type(error).__mro__ if kind in _HANDLERS)
     return await handler(request, error)
 
@@ -81,7 +81,7 @@ async def _database_unavailable(request: Request, error: DatabaseUnavailableErro
 
 
 async def _client_gone(_request: Request, _error: ClientDisconnect) -> Response:
-    """The client disconnected while it sent the request: nobody reads this."""
+    """The client disconnected while sending the request, so nobody reads this response."""
     return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 
@@ -101,7 +101,7 @@ _HANDLERS: Mapping[type[Exception], Callable[..., Awaitable[Response]]] = {
 
 
 def error_response(request: Request, error: GatewayError) -> JSONResponse:
-    """``error`` in the format that the client of ``request`` expects."""
+    """Return ``error`` in the format that the client expects."""
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError | WrongKeyError) else error.headers
     return _answer(request, error, headers)
 

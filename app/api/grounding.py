@@ -18,7 +18,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 @router.post("/check")
 @router.post("/check/", include_in_schema=False)
 async def check_grounding(request: Request) -> Response:
-    """Check a text against sources, claim by claim."""
+    """Check text against sources, claim by claim."""
     resources: Resources = request.state.resources
     key: GatewayKey | None = request.state.key
     body = parse_json(await read_body(request, limit=resources.settings.max_body_bytes))
@@ -32,5 +32,5 @@ async def check_grounding(request: Request) -> Response:
 
 @router.api_route("/{rest:path}", methods=_METHODS, include_in_schema=False)
 async def no_such_path(request: Request) -> Response:
-    """Nothing under this path is forwarded."""
+    """Reject unknown paths under this prefix. They are never forwarded."""
     raise InvalidRequestError(f"No such path: {request.method} {request.url.path}.", param="path", status=404)

@@ -29,7 +29,7 @@ class Readiness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """The state of one part. ``required``: the gateway cannot serve without it."""
+    """The state of one component. If it is ``required``, the gateway can't serve requests without it."""
 
     ok: bool
     detail: str
@@ -38,13 +38,13 @@ class HealthCheck:
 
 @router.get("/healthz")
 async def alive() -> dict[str, str]:
-    """200 while the process responds. Doesn't check anything else."""
+    """Return 200 as long as the process responds. Nothing else is checked."""
     return {"status": "alive"}
 
 
 @router.get("/readyz", responses={503: {"description": "Cannot serve"}})
 async def ready(request: Request) -> JSONResponse:
-    """Whether the gateway can serve requests, with the state of each part."""
+    """Report whether the gateway can serve requests, and the state of each component."""
     checks = await check_health(request.state.resources)
     status = readiness(checks)
     shown = {name: {"ok": check.ok, "detail": check.detail} for name, check in checks.items()}
@@ -55,13 +55,13 @@ async def ready(request: Request) -> JSONResponse:
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
-    """Metrics in Prometheus' text format, for all workers."""
+    """Return the metrics of all workers in the Prometheus text format."""
     resources: Resources = request.state.resources
     return Response(await resources.metrics.scraped(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def check_health(resources: Resources) -> dict[str, HealthCheck]:
-    """The state of each part of this process."""
+    """Check each component of this process."""
     checks = {
         "database": await check_database(resources.database, resources.settings.event_durability),
         "policies": check_policies(resources.policies),
@@ -75,7 +75,8 @@ async def check_health(resources: Resources) -> dict[str, HealthCheck]:
 
 
 def readiness(checks: dict[str, HealthCheck]) -> Readiness:
-    """The worst of ``checks``: without a required part, the gateway is unavailable; without another, degraded."""
+    """Return the overall state. If a required component fails, the gateway is unavailable. If an optional component
+    fails, the gateway is degraded."""
     missing = [check for check in checks.values() if not check.ok]
     if any(check.required for check in missing):
         return Readiness.UNAVAILABLE
@@ -83,7 +84,7 @@ def readiness(checks: dict[str, HealthCheck]) -> Readiness:
 
 
 async def check_database(database: Database, durability: EventDurability) -> HealthCheck:
-    """The database is required if each event must be committed before the reply ends."""
+    """Check the database. It is required if events must be committed before the reply ends."""
     try:
         async with asyncio.timeout(_PING_LIMIT_S):
             await database.ping()
@@ -95,8 +96,8 @@ async def check_database(database: Database, durability: EventDurability) -> Hea
 
 
 def check_policies(policies: PolicyStore) -> HealthCheck:
-    """Policies must have been loaded once. Of one that this version cannot read, the last readable version stays
-    active."""
+    """Check that the policies were loaded at least once. If this version of the gateway can't read a policy, the last
+    readable version of that policy stays active."""
     if not policies.ready:
         return HealthCheck(ok=False, detail="not loaded", required=True)
     loaded = f"{len(policies.loaded_versions)} loaded"
@@ -106,9 +107,11 @@ def check_policies(policies: PolicyStore) -> HealthCheck:
 
 
 def check_judge(checker: GroundingChecker) -> HealthCheck:
-    """Without a judge, replies aren't checked; policies decide whether they may be sent."""
+    """Check the judge. Without it, replies aren't checked, and policies decide whether unchecked replies may be
+    sent."""
     if checker.fault is not None and checker.available:
-        return HealthCheck(ok=False, detail=f"{checker.fault}; only {checker.name} judges")
+        others = "" if checker.name in checker.fault else f"; only {checker.name} judges"
+        return HealthCheck(ok=False, detail=f"{checker.fault}{others}")
     if checker.stalled_s > _JUDGE_LIMIT_S:
         return HealthCheck(ok=False, detail=f"{checker.name} has not answered for {checker.stalled_s:.0f} s")
     if checker.available:
@@ -117,11 +120,11 @@ def check_judge(checker: GroundingChecker) -> HealthCheck:
 
 
 async def check_limiter(limiter: RateLimiter) -> HealthCheck:
-    """Without Redis, each worker counts separately."""
+    """Check Redis. Without it, each worker counts requests separately."""
     fault = await limiter.fault()
     return HealthCheck(ok=fault is None, detail=fault or "shared")
 
 
 def check_llm_judge(llm: LlmJudge) -> HealthCheck:
-    """Whether it is configured correctly. Calls may still fail."""
+    """Check the configuration of the LLM judge. Calls may still fail."""
     return HealthCheck(ok=llm.ready, detail=llm.fault or llm.name)

@@ -1,4 +1,4 @@
-"""The four LLM APIs that policies apply to: Chat Completions, Completions, Responses and Messages."""
+"""The four LLM APIs to which policies apply: Chat Completions, Completions, Responses and Messages."""
 
 from collections.abc import Callable, Mapping
 
@@ -24,20 +24,20 @@ _CHAT = ChatAdapter()
 _WITHOUT_BODY = (204, 304)
 
 Reader = Callable[[bytes, Mapping[str, str], Limits], tuple[ProtocolAdapter, ParsedRequest]]
-"""Parses a body and its headers (names in lower case) for one API."""
+"""Parses a request body and its headers for one API. Header names are in lower case."""
 
 
 @router.post("/v1/chat/completions", tags=["chat"])
 @router.post("/v1/chat/completions/", include_in_schema=False)
 async def create_chat_completion(request: Request) -> Response:
-    """OpenAI's Chat Completions, with the additional fields ``documents`` and ``grounding``."""
+    """OpenAI's Chat Completions API, with the additional fields ``documents`` and ``grounding``."""
     return await _respond(request, _read_chat)
 
 
 @router.post("/v1/completions", tags=["completions"])
 @router.post("/v1/completions/", include_in_schema=False)
 async def create_completion(request: Request) -> Response:
-    """OpenAI's Completions, with the additional fields ``documents`` and ``grounding``."""
+    """OpenAI's Completions API, with the additional fields ``documents`` and ``grounding``."""
     return await _respond(request, _read_completion)
 
 
@@ -51,7 +51,7 @@ async def create_response(request: Request) -> Response:
 @router.post("/v1/messages", tags=["messages"])
 @router.post("/v1/messages/", include_in_schema=False)
 async def create_message(request: Request) -> Response:
-    """Anthropic's Messages, with the additional fields ``documents`` and ``grounding``."""
+    """Anthropic's Messages API, with the additional fields ``documents`` and ``grounding``."""
     return await _respond(request, _read_message)
 
 
@@ -74,13 +74,13 @@ def _read_message(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tup
 
 
 async def _respond(request: Request, read: Reader) -> Response:
-    """Parse a call, run it through the gateway, and answer it. Raises GatewayError."""
+    """Parse a call, run it through the gateway, and return the response. Raises GatewayError."""
     resources: Resources = request.state.resources
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]]
     first = dict(reversed(headers))
     raw = await read_body(request, headers=first, limit=resources.settings.max_body_bytes)
     if "content-encoding" in first:
-        headers = [item for item in headers if item[0] != "content-encoding"]  # the body is decompressed by now
+        headers = [item for item in headers if item[0] != "content-encoding"]  # the body is already decompressed
     adapter, parsed = read(raw, first, Limits.of(resources.settings))
     query = request.scope["query_string"].decode("latin-1")
     call = GatewayRequest(adapter=adapter, parsed=parsed, headers=headers, query=query, key=request.state.key)
@@ -102,10 +102,11 @@ async def _respond(request: Request, read: Reader) -> Response:
 
 
 class _WholeResponse(Response):
-    """A complete reply with exactly the given headers, plus its length."""
+    """A complete reply. Its only headers are the given ones and the content length."""
 
     def __init__(self, body: bytes, headers: Headers, *, status: int) -> None:
-        self.body, self.status_code, self.background = body, status, None
+        has_body = status not in _WITHOUT_BODY
+        self.body, self.status_code, self.background = body if has_body else b"", status, None
         self.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        if status not in _WITHOUT_BODY:
+        if has_body:
             self.raw_headers.append((b"content-length", b"%d" % len(body)))

@@ -1,12 +1,13 @@
-"""Every ``/v1`` path that is not governed: refused unless it is open, and then passed through, bytes unchanged."""
+"""Handles ungoverned ``/v1`` paths. Requests to open paths are forwarded byte for byte; all others are rejected."""
 
+from http import HTTPStatus
 from typing import Any
 
 import httpx
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from app.api.named_models import UnreadableFormError, collections_in, is_form, models_in_form, models_in_url
+from app.api.passthrough_models import UnreadableFormError, collections_in, is_form, models_in_form, models_in_url
 from app.api.request_body import read_body
 from app.api.streaming_response import StreamedResponse
 from app.auth import GatewayKey
@@ -16,7 +17,8 @@ from app.upstream import Content, RawBody, UpstreamRequest, returned_headers
 router = APIRouter(include_in_schema=False)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LEAVING_NOTHING = frozenset({"/embeddings", "/moderations"})
-"""Sending these twice does no harm."""
+"""Paths of POST requests without side effects, which can therefore be retried."""
+_BODILESS = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -29,6 +31,8 @@ async def pass_through(request: Request, path: str) -> Response:
     resources.open_paths.check(request.method, target)
     query = request.scope["query_string"].decode("latin-1")
     key: GatewayKey | None = request.state.key
+    if key is not None and request.method not in _SAFE:
+        await resources.budget_guard.admit(key_prefix=key.prefix, agent=None, model=None, counts_tokens=False)
     limited = key is not None and bool(key.models or key.collections)
     if key is not None and limited:
         model, content = await _checked_content(request, resources, key, target, query)
@@ -57,7 +61,7 @@ async def pass_through(request: Request, path: str) -> Response:
 
 
 async def _content(request: Request, resources: Resources) -> tuple[str | None, Content]:
-    """The body, and its model if that matters. A JSON body is read only for its model."""
+    """Return the request's model, if routing needs it, and its body. A JSON body is parsed only to find the model."""
     if not _has_body(request):
         return None, b""
     if not (resources.upstream.by_model and _is_plain_json(request)):
@@ -73,13 +77,15 @@ async def _content(request: Request, resources: Resources) -> tuple[str | None, 
 async def _checked_content(
     request: Request, resources: Resources, key: GatewayKey, target: str, query: str
 ) -> tuple[str | None, Content]:
-    """The body, and its model, if ``key`` allows every model and collection that the request names. A JSON body is
-    serialized again, so that the upstream reads the same model.
+    """Return the request's model and body, after checking that ``key`` allows every model and collection that the
+    request names. A JSON body is serialized again, so that the upstream reads the same model that was checked.
 
     Raises KeyLimitError.
     """
     key.check_stored_documents(target)
     raw = await read_body(request, limit=resources.settings.max_body_bytes) if _has_body(request) else b""
+    key.check_query(query)
+    key.check_headers(request.headers.items())
     named = list(models_in_url(target, query))
     for name in named:
         key.check_model(name)
@@ -99,6 +105,8 @@ async def _checked_content(
         key.check_collection(collection, path)
     if "model" in body or not (named or request.method in _SAFE):
         key.check_body(body)
+    else:
+        key.check_other_models(body)
     if not body:
         return None, raw
     model = body.get("model")
@@ -108,7 +116,7 @@ async def _checked_content(
 
 
 def _json_object(raw: bytes) -> dict[str, Any]:
-    """The JSON object in ``raw``; empty if it is anything else."""
+    """Return the JSON object in ``raw``, or an empty one if ``raw`` isn't a JSON object."""
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -126,5 +134,6 @@ def _has_body(request: Request) -> bool:
 
 
 def _length(response: httpx.Response) -> list[tuple[str, str]]:
+    """The length of the body; none for a response that can't have one, where it's the length of another body."""
     length = response.headers.get("content-length")
-    return [("content-length", length)] if length is not None else []
+    return [("content-length", length)] if length is not None and response.status_code not in _BODILESS else []

@@ -1,4 +1,4 @@
-"""Request bodies: decompressed and limited in size."""
+"""Reads request bodies: decompresses them and limits their size."""
 
 import zlib
 from collections.abc import Mapping
@@ -10,12 +10,15 @@ from app.errors import InvalidRequestError
 _TOO_LARGE = 413
 _UNSUPPORTED = 415
 _INFLATE = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+_SLICE = 16 * 1024
+"""The number of compressed bytes to pass to zlib at a time, because the rest is copied after each member of gzip."""
 
 
 async def read_body(request: Request, *, limit: int, headers: Mapping[str, str] | None = None) -> bytes:
-    """The request's body, decompressed. Raises InvalidRequestError if it is too large or its encoding isn't supported.
+    """Return the decompressed request body. Raises InvalidRequestError if the body is too large or its encoding isn't
+    supported.
 
-    ``headers`` are the request's own, if the caller has parsed them already.
+    Pass ``headers`` if they are already parsed.
     """
     headers = request.headers if headers is None else headers
     declared = headers.get("content-length", "")
@@ -30,15 +33,37 @@ async def read_body(request: Request, *, limit: int, headers: Mapping[str, str] 
     body = bytearray()
     try:
         async for data in request.stream():
-            # One byte over the limit is enough to know; a decompression bomb is never unpacked.
-            body += inflater.decompress(data, limit + 1 - len(body)) if inflater else data
+            if inflater is None:
+                body += data
+            else:
+                inflater = _inflate(inflater, data, body, encoding=encoding, limit=limit)
             if len(body) > limit:
                 raise _too_large(limit)
     except zlib.error:
         raise InvalidRequestError(f"The request body is not valid {encoding}.") from None
     if inflater is not None and not inflater.eof:
-        raise InvalidRequestError(f"The request body is not valid {encoding}: it ends too early.")
+        raise InvalidRequestError(f"The request body is not valid {encoding}: unexpected end of data.")
     return bytes(body)
+
+
+def _inflate(
+    inflater: "zlib._Decompress", data: bytes, body: bytearray, *, encoding: str, limit: int
+) -> "zlib._Decompress":
+    """Append the decompressed ``data`` to ``body``. Return the decompressor for the data that follows, which is a new
+    one if another member of gzip has begun. Raises zlib.error, for other data after the end too.
+    """
+    for at in range(0, len(data), _SLICE):
+        rest = data[at : at + _SLICE]
+        while rest and len(body) <= limit:
+            if inflater.eof:
+                rest = rest.lstrip(b"\0")  # members may be padded
+                if encoding != "gzip":
+                    raise zlib.error("there is data after the end")
+                inflater = zlib.decompressobj(_INFLATE[encoding]) if rest else inflater
+            # Decompress at most one byte over the limit, so that a decompression bomb is never unpacked.
+            body += inflater.decompress(rest, limit + 1 - len(body))
+            rest = inflater.unused_data if rest else b""
+    return inflater
 
 
 def _too_large(limit: int) -> InvalidRequestError:

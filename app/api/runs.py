@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from app.api.request_body import read_body
 from app.errors import InvalidRequestError
 from app.resources import Resources
+from app.runs.run_access import RunCaller
 from app.runs.run_presentation import run_to_dict, step_to_dict
 from app.runs.run_requests import (
     LARGEST_BODY,
@@ -17,7 +18,7 @@ from app.runs.run_requests import (
     read_run_document,
     read_run_start,
 )
-from app.runs.run_service import RunCaller, RunService, StepResult
+from app.runs.run_service import RunService, StepResult
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 RunId = Annotated[str, Path(min_length=1, max_length=200)]
@@ -37,7 +38,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 @router.post("", status_code=201)
 @router.post("/", status_code=201, include_in_schema=False)
 async def start_run(request: Request, caller: CallerDep) -> Response:
-    """Start a run. The currently active policies apply to it."""
+    """Start a run. The policies that are active now apply to the whole run."""
     opening = read_run_start(await _body(request), request.headers)
     result = await _runs(request).start(agent=opening.agent, model=opening.model, caller=caller)
     return _answer(result, status=201)
@@ -45,7 +46,7 @@ async def start_run(request: Request, caller: CallerDep) -> Response:
 
 @router.post("/{run_id}/retrieval")
 async def record_retrieval(request: Request, run_id: RunId, caller: CallerDep) -> Response:
-    """Record and check a retrieved document."""
+    """Record a retrieved document and check it."""
     chunk = read_run_document(await _body(request))
     if caller.key is not None:
         caller.key.check_documents([chunk], lambda _: "collection")
@@ -54,7 +55,7 @@ async def record_retrieval(request: Request, run_id: RunId, caller: CallerDep) -
 
 @router.post("/{run_id}/grounding")
 async def record_grounding(request: Request, run_id: RunId, caller: CallerDep) -> Response:
-    """Record scores, citations, unsupported claims and a confidence, and check the scores."""
+    """Record scores, citations, unsupported claims and a confidence value, and check the scores."""
     return _answer(
         await _runs(request).record_grounding(run_id, read_grounding_report(await _body(request)), caller=caller)
     )
@@ -62,7 +63,7 @@ async def record_grounding(request: Request, run_id: RunId, caller: CallerDep) -
 
 @router.post("/{run_id}/complete")
 async def complete_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
-    """Complete a run, and check everything recorded in it."""
+    """Complete a run and check everything recorded in it."""
     return _answer(
         await _runs(request).complete(run_id, read_run_completion(await _body(request)).result, caller=caller)
     )
@@ -70,14 +71,14 @@ async def complete_run(request: Request, run_id: RunId, caller: CallerDep) -> Re
 
 @router.get("/{run_id}")
 async def get_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
-    """A run, with its records and decisions."""
+    """Get a run with its records and decisions."""
     return _json(run_to_dict(await _runs(request).get(run_id, caller=caller)))
 
 
 @router.api_route("", methods=_METHODS, include_in_schema=False)
 @router.api_route("/{rest:path}", methods=_METHODS, include_in_schema=False)
 async def no_such_path(request: Request) -> Response:
-    """Nothing under this path is forwarded."""
+    """Reject unknown paths under this prefix. They are never forwarded."""
     raise InvalidRequestError(f"No such path: {request.method} {request.url.path}.", param="path", status=404)
 
 
@@ -92,7 +93,8 @@ async def _body(request: Request) -> bytes:
 
 
 def _answer(result: StepResult, *, status: int = 200) -> Response:
-    """200 even if a policy blocks: the step is recorded, and it's the client that has to stop."""
+    """The status is 200 even if a policy blocks, because the step was recorded. The client is responsible for
+    stopping."""
     headers = {"x-groundlane-action": result.outcome.action.value}
     if result.request_id is not None:
         headers["x-groundlane-request-id"] = result.request_id

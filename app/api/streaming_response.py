@@ -1,4 +1,4 @@
-"""Streamed responses, with heartbeats and a limit for clients that stop reading."""
+"""Streamed responses with heartbeats and a timeout for clients that stop reading."""
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
@@ -15,17 +15,18 @@ from app.upstream import Headers
 _log = structlog.stdlib.get_logger(__name__)
 
 _ALIVE = b": waiting\n"
-"""A comment line. A blank line after it would end an event."""
+"""The heartbeat, a comment line. It has no blank line after it, because that would end an event."""
 
 _CHECKS = 8
-"""Checks of the client per ``send_timeout_s``."""
+"""How many times per ``send_timeout_s`` to check whether the client is still reading."""
 
 
 class StreamedResponse(Response):
-    """Sends ``content`` as it arrives; ``aclose`` is called at the end, however that comes about.
+    """Sends ``content`` as it arrives. Always calls ``aclose`` at the end.
 
-    It ends early if the client disconnects or reads no byte for ``send_timeout_s``. After each pause of ``heartbeat_s``
-    a comment is sent; None sends no comments. ``within`` is entered while it runs.
+    The stream ends early if the client disconnects or reads nothing for ``send_timeout_s``. A comment is sent after
+    each pause of ``heartbeat_s``, unless that is None. The stream runs inside the context manager that ``within``
+    returns.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class StreamedResponse(Response):
         self._loop = asyncio.get_running_loop()
         self._sending = False
         self._since = self._loop.time()
-        """When sending last began."""
+        """The time of the last send."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._send = send
@@ -71,7 +72,7 @@ class StreamedResponse(Response):
             async for data in self._content:
                 await self._put(data)
             if heartbeat is not None:
-                heartbeat.cancel()  # nothing may follow the end
+                heartbeat.cancel()  # nothing may follow the end of the stream
             await self._put(b"", more=False)
         finally:
             self._next_check.cancel()

@@ -1,6 +1,6 @@
-"""Gateway keys: who may call the gateway, how often, and for which models and collections."""
+"""Authentication and rate limits. Gateway keys control which models and collections a client may use, and how often."""
 
-from app.auth.gateway_key import GatewayKey, hash_key, is_key, new_key, prefix_of
+from app.auth.gateway_key import GatewayKey, hash_key, is_key, is_model_field, new_key, prefix_of
 from app.auth.key_store import KeyDraft, KeyStore, StoredKey
 from app.auth.rate_limiter import Allowance, InMemoryRateLimiter, RateLimiter
 from app.auth.redis_rate_limiter import RedisRateLimiter, check_redis, open_rate_limiter
@@ -17,6 +17,7 @@ __all__ = [
     "check_redis",
     "hash_key",
     "is_key",
+    "is_model_field",
     "new_key",
     "open_rate_limiter",
     "prefix_of",

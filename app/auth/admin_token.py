@@ -1,4 +1,4 @@
-"""The admin token, which gives access to the admin API and the dashboard."""
+"""The bootstrap admin token, which gives access to the admin API and the dashboard until other tokens exist."""
 
 import asyncio
 import hashlib
@@ -12,31 +12,33 @@ from sqlalchemy import select
 from app.db.database import Database
 from app.db.tables import meta
 
+BOOTSTRAP = "bootstrap"
+"""The token's name in the audit log, reserved for this token."""
+
 _KEY = "admin_token"
 _SESSIONS = "session_key"
 
 
 class AdminAuth:
-    """Checks the admin token. ``created`` is the token if ``open`` has just created it, to be shown once; otherwise
-    None.
+    """Checks the admin token. ``created`` is the token if ``open`` has just created it, so that it can be shown once;
+    otherwise it is None.
 
-    ``id`` identifies the token in the audit log. It is the same on every worker and after restarts, and reveals no part
-    of the token. ``session_key`` signs browser sessions. It is the same on every worker and differs between
-    installations and tokens, so a new token signs everybody out.
+    ``id`` identifies the token in sessions. It is the same on every worker and after restarts, and reveals no part of
+    the token. ``session_key`` signs forms. It is the same on every worker and differs between installations and tokens.
     """
 
     def __init__(
         self, salt: bytes, digest: bytes, *, id: bytes, session_key: bytes, created: str | None = None
     ) -> None:
         self._salt, self._digest = salt, digest
-        self.id = id[:4].hex()
+        self.id = id[:16].hex()
         self.session_key = session_key
         self.created = created
 
     @classmethod
     async def open(cls, database: Database, token: SecretStr | None) -> "AdminAuth":
-        """Use ``token``, from the settings, or if it is None, the token whose hash is in the database. The first start
-        creates that token. Raises DatabaseUnavailableError."""
+        """Use ``token`` from the settings. If it is None, use the token whose hash is in the database, which the first
+        start creates. Raises DatabaseUnavailableError."""
         salt, new = secrets.token_bytes(16), secrets.token_urlsafe(32)
         ours = {_SESSIONS: secrets.token_hex(32)}
         if token is None:
@@ -62,8 +64,8 @@ class AdminAuth:
 
 
 async def _kept(database: Database, ours: Mapping[str, str]) -> dict[str, str]:
-    """Return the stored values for the keys in ``ours``, after storing ``ours`` if there are none. If workers start at
-    the same time, one stores its values and the others read them."""
+    """Return the stored values for the keys in ``ours``. If there are none yet, store ``ours`` first. If workers start
+    at the same time, one of them stores its values and the others read those."""
     async with database.write() as connection:
         await connection.execute(database.insert_ignore(meta), [{"key": key, "value": ours[key]} for key in ours])
         found = await connection.execute(select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(ours))))
@@ -75,12 +77,12 @@ def _session_key(secret: bytes, id: bytes) -> bytes:
 
 
 def _hash(salt: bytes, token: str) -> bytes:
-    # Slow hashes protect passwords that people choose. A token has 256 random bits (or is the operator's choice), which
-    # can't be guessed however fast the hash is, and a slow hash would make denial of service easy.
+    # Slow hashes protect weak passwords. A generated token has 256 random bits, so it can't be guessed even if the hash
+    # is fast. A slow hash on every request would make denial of service easy.
     return hashlib.sha256(salt + token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _slow_hash(token: str) -> bytes:
-    """Hash the token for its id. The hash is slow because an operator may have chosen a weak token, the id is logged,
-    and its salt cannot be random."""
+    """Hash the token to derive its id. The hash is slow, because the operator may have chosen a weak token, the id is
+    stored with sessions, and the salt can't be random."""
     return hashlib.scrypt(token.encode("utf-8", "surrogatepass"), salt=b"groundlane admin token", n=2**13, r=8, p=1)

@@ -1,4 +1,4 @@
-"""The audit log: one entry for each change by an administrator, written in the same transaction as the change."""
+"""The audit log. Each change by an administrator gets one entry, written in the same transaction as the change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,21 +11,26 @@ from uuid import uuid4
 from sqlalchemy import insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.db.access_tables import audit
 from app.db.database import Database
-from app.db.tables import audit
 
 _actor: ContextVar[str] = ContextVar("actor", default="system")
 
 
-def act_as(actor: str) -> None:
-    """Attribute all further changes in this task to ``actor``."""
-    _actor.set(actor)
+def act_as(name: str) -> None:
+    """Attribute all further changes in this task to the actor ``name``."""
+    _actor.set(name)
+
+
+def actor() -> str:
+    """Return the actor to whom changes in this task are attributed."""
+    return _actor.get()
 
 
 @contextmanager
-def acting_as(actor: str) -> Iterator[None]:
-    """Attribute the changes in the block to ``actor``."""
-    before = _actor.set(actor)
+def acting_as(name: str) -> Iterator[None]:
+    """Attribute the changes in the block to the actor ``name``."""
+    before = _actor.set(name)
     try:
         yield
     finally:
@@ -40,9 +45,10 @@ async def note(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record that the current actor performed ``action`` (such as ``policy.update``) on ``target``, an id or name.
+    """Record that the current actor performed ``action`` (such as ``policy.update``) on ``target`` (an id or name).
 
-    ``before`` and ``after`` describe the target as plain JSON without secrets; None means that it didn't exist.
+    ``before`` and ``after`` describe the target as plain JSON, without secrets. None means that the target didn't
+    exist.
     """
     row = {
         "id": f"aud_{uuid4().hex}",
@@ -58,13 +64,15 @@ async def note(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Selects entries; None matches any value. ``since`` is inclusive, ``until`` exclusive."""
+    """Selects entries. A field that is None matches any value. ``since`` is inclusive and ``until`` exclusive. ``kind``
+    is the part of the action before the dot, such as ``policy``."""
 
     since: datetime | None = None
     until: datetime | None = None
     actor: str | None = None
     action: str | None = None
     target: str | None = None
+    kind: str | None = None
 
 
 async def entries(
@@ -79,6 +87,8 @@ async def entries(
     for column in (columns.actor, columns.action, columns.target):
         if (value := getattr(filter, column.key)) is not None:
             query = query.where(column == value)
+    if filter.kind is not None:
+        query = query.where(columns.action.startswith(f"{filter.kind}.", autoescape=True))
     if filter.since is not None:
         query = query.where(columns.ts >= filter.since)
     if filter.until is not None:

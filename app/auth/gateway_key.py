@@ -7,12 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import parse_qsl
 
 from app.errors import KeyLimitError
 from judges.types import Chunk
 
 _PREFIX = re.compile(r"gl-[a-z2-7]{8}(?=-)")
-_STAND_INS = ("models", "fallbacks")
+_MODEL_FIELD = re.compile(
+    r"(?:[\w-]+[_-])?(?:models?(?:[_-](?:id|name|override|deployment))?|engine|deployment(?:[_-](?:id|name))?"
+    r"|fallbacks?(?:[_-]models?)?)",
+    re.IGNORECASE | re.ASCII,
+)
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -21,13 +26,18 @@ def new_key() -> str:
     return f"gl-{''.join(secrets.choice(_ALPHABET) for _ in range(8))}-{secrets.token_urlsafe(32)}"
 
 
+def is_model_field(name: str) -> bool:
+    """Whether an upstream might read the model from a field, query parameter or header with this name."""
+    return _MODEL_FIELD.fullmatch(name.strip()) is not None
+
+
 def is_key(text: str) -> bool:
     """Whether ``text`` has the format of a gateway key, even if its secret is truncated or mistyped."""
     return _PREFIX.match(text) is not None
 
 
 def prefix_of(text: str) -> str:
-    """Return the public part of a key, which identifies it, or "" if ``text`` isn't a key."""
+    """Return the public part of a key, which identifies the key. Return "" if ``text`` isn't a key."""
     found = _PREFIX.match(text)
     return found.group() if found else ""
 
@@ -35,8 +45,8 @@ def prefix_of(text: str) -> str:
 def hash_key(text: str) -> bytes:
     """Compute the hash that is stored for a key.
 
-    Slow hashes protect passwords that people choose. A key has 256 random bits, which can't be guessed however fast the
-    hash is, and a slow hash per request would make denial of service easy.
+    Slow hashes protect weak passwords. A key has 256 random bits, so it can't be guessed even if the hash is fast. A
+    slow hash on every request would make denial of service easy.
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
@@ -69,24 +79,48 @@ class GatewayKey:
         raise KeyLimitError(message, code="model_not_allowed", param=param)
 
     def check_body(self, body: Mapping[str, Any]) -> None:
-        """Check every model that ``body`` names: ``model``, and the fallbacks that some upstreams support. Raises
-        KeyLimitError."""
+        """Check every model that ``body`` names: in ``model``, in other fields from which some upstreams read a model,
+        and in its tools. Raises KeyLimitError."""
+        if not self.models:
+            return
         model = body.get("model")
         self.check_model(model if isinstance(model, str) else None)
-        for name in _STAND_INS if self.models else ():
-            listed = body.get(name) or []
-            for entry in listed if isinstance(listed, list) else (listed,):
-                found = entry.get("model") if isinstance(entry, dict) else entry
-                self.check_model(found if isinstance(found, str) else None, param=name)
+        self.check_other_models(body)
+
+    def check_other_models(self, body: Mapping[str, Any]) -> None:
+        """Like ``check_body``, but ``body`` doesn't have to name a model."""
+        for name, value in body.items() if self.models else ():
+            if name == "extra_body" and isinstance(value, dict):
+                self.check_other_models(value)
+            elif name == "tools" or is_model_field(name):
+                for entry in value if isinstance(value, list) else (value,) if value else ():
+                    found = entry.get("model") if isinstance(entry, dict) else entry
+                    if name != "tools" or found is not None:
+                        self.check_model(found if isinstance(found, str) else None, param=name)
+
+    def check_query(self, query: str) -> None:
+        """Check every model that the query of a URL names. Raises KeyLimitError."""
+        for name, value in parse_qsl(query, keep_blank_values=True) if self.models else ():
+            if is_model_field(name.removesuffix("[]")):
+                self.check_model(value, param=name)
+
+    def check_headers(self, headers: Sequence[tuple[str, str]]) -> None:
+        """Check every model that a header names. Some proxies let clients choose a model this way. Raises
+        KeyLimitError."""
+        for name, value in headers if self.models else ():
+            if is_model_field(name):
+                self.check_model(value, param=name)
 
     def check_collection(self, collection: str, path: str) -> None:
-        """Raises KeyLimitError unless the key allows ``collection``, which ``path`` in the request names."""
+        """Check that the key allows ``collection``. ``path`` is the collection's path in the request. Raises
+        KeyLimitError."""
         if self.collections and not _any(self.collections, collection):
             raise self._collection_error(path, f"is in {collection!r:.200}")
 
     def check_stored_documents(self, path: str) -> None:
         """Check that the key may use ``path`` (the part after ``/v1``). Raises KeyLimitError if the key is limited to
-        certain collections and the path gives access to documents stored upstream, whose collections are unknown."""
+        certain collections and the path gives access to documents that an upstream stores. The collections of those
+        documents are unknown."""
         first, _, rest = path.lstrip("/").partition("/")
         if self.collections and (
             first == "vector_stores" or (first == "files" and rest.rstrip("/").endswith("content"))
@@ -110,8 +144,8 @@ class GatewayKey:
     def check_documents(
         self, documents: Sequence[Chunk], path_of: Callable[[int], str], *, unnamed: bool = False
     ) -> None:
-        """Check that the key permits all ``documents``, with ``unnamed`` as in ``permits``. ``path_of`` maps a
-        document's index to its path in the request.
+        """Check that the key permits all ``documents``. ``path_of`` maps a document's index to its path in the request.
+        ``unnamed`` has the same meaning as in ``permits``.
 
         Raises KeyLimitError for the first document that the key doesn't permit.
         """

@@ -1,8 +1,9 @@
-"""Stores gateway keys: lookups read memory, and changes are written to the database."""
+"""Stores gateway keys. Lookups read from memory; changes are written to the database."""
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -15,8 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.auth.audit_log import note
 from app.auth.gateway_key import GatewayKey, hash_key, new_key, prefix_of
+from app.db.access_tables import api_keys
 from app.db.database import Database, DatabaseUnavailableError
-from app.db.tables import KEY_REVISION, api_keys
+from app.db.tables import KEY_REVISION
 from app.errors import NotFoundError
 from app.worker_sync.change_notifications import announce_change
 
@@ -26,7 +28,7 @@ _NOBODY = bytes(32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDraft:
-    """The name and limits of a key. ``models`` and ``collections`` are shell globs; an empty list allows any."""
+    """A gateway key to create. ``models`` and ``collections`` are shell globs; an empty list allows any."""
 
     name: str
     models: Sequence[str] = field(default_factory=list)
@@ -36,7 +38,7 @@ class KeyDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """A key as the admin API returns it, without its secret."""
+    """A stored key in the admin API's format, without its secret."""
 
     id: str
     name: str
@@ -55,10 +57,10 @@ _SHOWN = tuple(api_keys.c[each.name] for each in fields(StoredKey))
 
 
 class KeyStore:
-    """All keys of one database. Lookups use memory, so requests don't need the database.
+    """The gateway keys in a database. Lookups read from memory, so requests don't need the database.
 
-    ``refresh`` reads the keys; the store's owner calls it at startup and when another process has changed a key.
-    Changes made through the store take effect in this process before the method returns. They raise
+    ``refresh`` loads the keys. The store's owner calls it at startup and when another process has changed a key. A
+    change made through the store takes effect in this process before the method returns. They raise
     DatabaseUnavailableError.
     """
 
@@ -68,13 +70,13 @@ class KeyStore:
         self._loading = asyncio.Lock()
 
     def find(self, text: str) -> GatewayKey | None:
-        """Return the active key ``text``, or None. The comparison takes constant time."""
+        """Return the active key whose full text is ``text``, or None. The comparison takes constant time."""
         key = self._in_force.get(prefix_of(text))
         same = hmac.compare_digest(hash_key(text), _NOBODY if key is None else key.digest)
         return key if same else None
 
     async def refresh(self) -> None:
-        """Read the keys now. Raises DatabaseUnavailableError."""
+        """Load the keys from the database. Raises DatabaseUnavailableError."""
         query = select(api_keys).where(api_keys.c.revoked_at.is_(None))
         async with self._loading:
             async with self._database.read() as connection:
@@ -92,7 +94,7 @@ class KeyStore:
                 for row in found
             }
 
-    # Reading.
+    # Lookups
 
     async def list(
         self,
@@ -118,15 +120,26 @@ class KeyStore:
         async with self._database.read() as connection:
             return [_stored(row) for row in (await connection.execute(query)).all()]
 
+    async def names(self, prefixes: Collection[str]) -> Mapping[str, str]:
+        """Return the names of the keys with these prefixes, by prefix; those of deleted keys are unknown. Where keys
+        have the same name, the prefix follows it in brackets."""
+        columns = api_keys.c
+        query = select(columns.prefix, columns.name).where(columns.prefix.in_(prefixes)).order_by(columns.created_at)
+        async with self._database.read() as connection:
+            found = {row.prefix: row.name for row in (await connection.execute(query)).all()}
+        uses = Counter(found.values())
+        return {prefix: name if uses[name] == 1 else f"{name} ({prefix})" for prefix, name in found.items()}
+
     async def get(self, key: str) -> StoredKey:
         """Return the key with this id or prefix. Raises NotFoundError."""
         async with self._database.read() as connection:
             return await _get(connection, key)
 
-    # Changing.
+    # Changes
 
     async def create(self, draft: KeyDraft) -> tuple[StoredKey, str]:
-        """Create a key. Return its stored form and the key itself, which can't be read again."""
+        """Create a key. Return the stored key and its full text. The text isn't stored, so this is the only time it is
+        available."""
         async with self._changing() as connection:
             text = new_key()
             while await _taken(connection, prefix_of(text)):
@@ -143,12 +156,12 @@ class KeyStore:
         return made, text
 
     async def change(self, key: str, changes: Mapping[str, Any]) -> StoredKey:
-        """Change the name or limits (fields of a KeyDraft) of a key. The key itself stays the same. Raises
+        """Change a key's name or limits. ``changes`` has fields of KeyDraft. The key itself stays the same. Raises
         NotFoundError."""
         return await self._update(key, changes, "key.update")
 
     async def revoke(self, key: str) -> StoredKey:
-        """Revoke the key with this id or prefix, unless it's already revoked. Raises NotFoundError."""
+        """Revoke the key with this id or prefix. If it is already revoked, do nothing. Raises NotFoundError."""
         return await self._update(key, {"revoked_at": datetime.now(UTC)}, "key.revoke", only_in_force=True)
 
     async def _update(

@@ -7,13 +7,13 @@ from typing import Protocol
 
 _MINUTE_S = 60.0
 ONE = 1 - 1e-6
-"""One token, minus a rounding error: a client that waits as long as it was told must succeed."""
+"""One token minus a rounding error, so that a client that waits for ``Retry-After`` always succeeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Whether a request is allowed. ``wait_s`` is the time until the next request is allowed, and ``full_s`` the time
-    until the whole limit is available again, both in seconds."""
+    """Whether a request is allowed. ``wait_s`` is the time until the next request is allowed, and ``full_s`` is the
+    time until the full limit is available again. Both are in seconds."""
 
     allowed: bool
     limit: int
@@ -26,11 +26,11 @@ class RateLimiter(Protocol):
     """Counts requests and limits their rate."""
 
     async def take(self, key: str, per_minute: int) -> Allowance:
-        """Count one request by ``key``, whose limit is ``per_minute`` requests. Never raises."""
+        """Count one request by ``key``. ``per_minute`` is the key's limit. Never raises."""
         ...
 
     async def fault(self) -> str | None:
-        """The current problem with storing the counts, or None."""
+        """Return the current problem with storing the counts, or None."""
         ...
 
     async def aclose(self) -> None: ...
@@ -55,9 +55,8 @@ class _Bucket:
 
 
 class InMemoryRateLimiter:
-    """A token bucket per key, in this process: a minute's worth of requests may arrive at once, followed by one every
-    ``60 / per_minute`` seconds. ``clock`` returns the time in seconds.
-    """
+    """A token bucket per key, in the memory of this process. A client can send a minute's worth of requests at once,
+    and then one every ``60 / per_minute`` seconds. ``clock`` returns the time in seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

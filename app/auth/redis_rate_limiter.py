@@ -1,4 +1,4 @@
-"""Rate limits shared by all workers and machines, as token buckets in Redis."""
+"""Rate limits shared by all workers and machines, implemented as token buckets in Redis."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,8 +18,8 @@ _CONNECTIONS = 32
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 10.0
 _MICROSECONDS = 1e6
 
-# A bucket is stored as the time when it will be full, by Redis' clock; a full bucket is deleted. Times are in
-# microseconds, with a tolerance of one for rounding.
+# A bucket is stored as the time at which it will be full, according to the Redis clock. A full bucket is deleted. Times
+# are in microseconds, with a tolerance of one for rounding.
 _TAKE = """
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
@@ -49,7 +49,8 @@ def check_redis(url: SecretStr | None) -> None:
 
 
 def open_rate_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None] = lambda: None) -> RateLimiter:
-    """Open a rate limiter that counts in Redis or, without a ``url``, in this process's memory. Raises SettingsError.
+    """Open a rate limiter that counts in Redis or, without a ``url``, in the memory of this process. Raises
+    SettingsError.
 
     ``counted_alone`` is called for each request that could not be counted in Redis.
     """
@@ -60,9 +61,9 @@ def open_rate_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None
 
 
 class RedisRateLimiter:
-    """Like ``InMemoryRateLimiter``, in Redis: one atomic step and one round trip per request.
+    """Like ``InMemoryRateLimiter``, but counts in Redis. Each request takes one atomic step and one round trip.
 
-    While Redis is unavailable or slow, this process counts on its own, and logs this once. From time to time, one
+    While Redis is unavailable or slow, each process counts separately and logs this once. From time to time, one
     request tries Redis again. ``answer_s`` is the maximum time that a request waits for Redis, in seconds.
     """
 
@@ -73,7 +74,7 @@ class RedisRateLimiter:
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
 
-        # A single deadline covers the whole operation, instead of the library's timeouts for each part.
+        # One deadline covers the whole operation, so the library's timeouts for each part are disabled.
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=_CONNECTIONS,
@@ -88,7 +89,7 @@ class RedisRateLimiter:
         self._answer_s = answer_s
         self._retry_s = _FIRST_RETRY_S
         self._retry_at: float | None = None
-        """When to try Redis again; None while it is available."""
+        """When to try Redis again, or None while it is available."""
 
     async def take(self, key: str, per_minute: int) -> Allowance:
         if self._may_try():
@@ -102,7 +103,7 @@ class RedisRateLimiter:
 
     async def fault(self) -> str | None:
         await self._ask(self._redis.ping)
-        return None if self._retry_at is None else "no answer: each worker counts separately"
+        return None if self._retry_at is None else "no response from Redis: each worker counts separately"
 
     async def aclose(self) -> None:
         await self._redis.aclose()
@@ -113,7 +114,7 @@ class RedisRateLimiter:
             return True
         if now < self._retry_at:
             return False
-        self._retry_at = now + self._retry_s  # This request tries Redis; later ones don't wait for it.
+        self._retry_at = now + self._retry_s  # This request tries Redis. Later requests don't wait for its result.
         return True
 
     def _lost(self, error: Exception, *, again: bool) -> None:
@@ -127,7 +128,7 @@ class RedisRateLimiter:
         self._retry_at = asyncio.get_running_loop().time() + self._retry_s
 
     async def _ask(self, ask: Callable[[], Any]) -> Any:
-        """Return Redis's response, or None if it didn't respond."""
+        """Return the response from Redis, or None if there was none."""
         from redis.exceptions import RedisError
 
         was_away = self._retry_at is not None

@@ -1,7 +1,7 @@
-"""Secrets, such as upstream API keys: encrypted in the database, and decrypted only in the gateway's memory.
+"""Secrets, such as upstream API keys. They are encrypted in the database and decrypted only in the gateway's memory.
 
-They are encrypted with Fernet (AES-128-CBC and HMAC-SHA256) with the key in ``GROUNDLANE_SECRET_KEY``, which is not in
-the database. The setting may contain several keys: the first encrypts, and all of them decrypt.
+Fernet (AES-128-CBC and HMAC-SHA256) encrypts them with the key in ``GROUNDLANE_SECRET_KEY``, which isn't stored in the
+database. The setting may contain several keys: the first one encrypts, and all of them decrypt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,9 @@ from pydantic import SecretStr
 from sqlalchemy import delete, insert, select, update
 
 from app.auth.audit_log import note
+from app.db.access_tables import secrets
 from app.db.database import Database, DatabaseUnavailableError
-from app.db.tables import SECRET_REVISION, secrets
+from app.db.tables import SECRET_REVISION
 from app.errors import ConflictError, NotFoundError
 from app.settings import SettingsError
 from app.worker_sync.change_notifications import announce_change
@@ -40,11 +41,11 @@ def new_secret_key() -> str:
 
 
 class Vault:
-    """All secrets of one database.
+    """The secrets in a database.
 
-    ``keys`` is the setting: one or more Fernet keys, separated by commas. Without it, there are no secrets, and changes
-    raise ConflictError. ``refresh`` reads the secrets; the vault's owner calls it at startup and when another process
-    has changed a secret. Raises SettingsError for an invalid Fernet key.
+    ``keys`` is the value of the setting: one or more Fernet keys, separated by commas. Without it, there are no
+    secrets, and changes raise ConflictError. ``refresh`` loads the secrets. The vault's owner calls it at startup and
+    when another process has changed a secret. Raises SettingsError for an invalid Fernet key.
     """
 
     def __init__(self, database: Database, keys: SecretStr | None) -> None:
@@ -57,7 +58,7 @@ class Vault:
         return self._values.get(name)
 
     async def refresh(self) -> None:
-        """Read the secrets now. Secrets that the keys cannot decrypt are logged and skipped.
+        """Load the secrets from the database. Secrets that can't be decrypted are logged and skipped.
 
         Raises DatabaseUnavailableError.
         """
@@ -70,11 +71,11 @@ class Vault:
             try:
                 values[name] = self._cipher.decrypt(value.encode()).decode()
             except InvalidToken:
-                _log.error("secret_unreadable", name=name, detail=f"no key in {_SETTING} decrypts it")
+                _log.error("secret_unreadable", name=name, detail=f"no key in {_SETTING} can decrypt it")
         self._values = values
 
     async def list(self) -> Sequence[SecretInfo]:
-        """List the secrets by name, without their values. Raises ConflictError or DatabaseUnavailableError."""
+        """List the secrets, sorted by name, without their values. Raises ConflictError or DatabaseUnavailableError."""
         self._open()
         columns = (secrets.c.name, secrets.c.created_at, secrets.c.updated_at)
         async with self._database.read() as connection:
@@ -109,10 +110,11 @@ class Vault:
         await self._refresh()
 
     async def rotate(self) -> int:
-        """Re-encrypt every secret with the first key, so that the others can be removed. Return the number of secrets.
+        """Re-encrypt every secret with the first key, so that the other keys can be removed. Return the number of
+        secrets.
 
-        Raises ConflictError, in particular if a secret cannot be decrypted, or DatabaseUnavailableError. After an
-        error, nothing has changed.
+        Raises ConflictError if secrets are disabled or one can't be decrypted, and DatabaseUnavailableError. On an
+        error, no secret is changed.
         """
         cipher = self._open()
         async with self._database.write() as connection:
@@ -122,7 +124,7 @@ class Vault:
                 try:
                     anew = cipher.rotate(value.encode()).decode()
                 except InvalidToken:
-                    raise ConflictError(f"no key in {_SETTING} decrypts the secret {name!r}") from None
+                    raise ConflictError(f"no key in {_SETTING} can decrypt the secret {name!r}") from None
                 await connection.execute(update(secrets).where(secrets.c.name == name).values(value=anew))
                 await note(connection, "secret.rotate", name)
         return len(found)

@@ -1,1 +1,1 @@
-"""The subcommands of ``groundlane``, one module each. They import their dependencies only when they run."""
+"""The subcommands of ``groundlane``, one module each. A command imports its dependencies only when it runs."""

@@ -17,7 +17,7 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 
 @database.command()
 def upgrade() -> None:
-    """Create the tables, or upgrade them to this version. Safe to run again."""
+    """Create the tables, or upgrade them to this version. It is safe to run this more than once."""
     from app.db.schema import upgrade as run
 
     with database_errors():
@@ -31,7 +31,8 @@ def prune(
     keep_marked: Annotated[bool, typer.Option("--keep-marked", help="Keep requests that have feedback")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count")] = False,
 ) -> None:
-    """Delete requests and runs older than an age. Works in small batches and is safe while a gateway is running."""
+    """Delete requests and runs older than a given age. Deletes in small batches, so it is safe while a gateway is
+    running."""
     from app.events.storage.retention import prune as run
 
     before = datetime.now(UTC) - _age(older_than)
@@ -44,10 +45,10 @@ def prune(
 def _age(text: str) -> timedelta:
     found = _AGE.fullmatch(text)
     if found is None:
-        raise UsageError(f"--older-than: {text!r} is not an age; use a form such as 90d, 12h or 8w")
+        raise UsageError(f"--older-than: {text!r} is not an age; use a format such as 90d, 12h or 8w")
     try:
         age = timedelta(hours=int(found.group(1)) * _HOURS[found.group(2)])
         datetime.now(UTC) - age
     except OverflowError:
-        raise UsageError(f"--older-than: {text!r} is too long ago") from None
+        raise UsageError(f"--older-than: {text!r} is too large") from None
     return age

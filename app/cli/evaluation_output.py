@@ -19,7 +19,7 @@ def show_summary(summary: "Summary", folder: Path, *, json: bool) -> None:
     from app.evaluation.runs.run_summary import format_cost, format_estimate
 
     if json:
-        _print_json(summary)
+        print_json(summary)
         return
     cases, claims = summary.cases, summary.claims
     left = {"no_context": "without context", "no_claims": "without claims", "disabled": "disabled"}
@@ -49,11 +49,11 @@ def show_estimate(found: "RunEstimate", *, json: bool) -> None:
     from app.evaluation.runs.run_summary import format_cost
 
     if json:
-        _print_json(found)
+        print_json(found)
         return
     rows = [
         ("judge", f"{found.judge} ({found.kind.value})"),
-        ("cases", f"{found.cases}: {found.judged} to judge, {found.cached} in the cache, {found.skipped} to skip"),
+        ("cases", f"{found.cases}: {found.judged} to judge, {found.cached} cached, {found.skipped} skipped"),
         ("claims", f"about {found.claims}"),
     ]
     if found.kind.asks_llm:
@@ -73,16 +73,17 @@ def show_comparison(found: "RunComparison", *, json: bool) -> None:
     from app.evaluation.runs.run_summary import format_estimate
 
     if json:
-        _print_json(found)
+        print_json(found)
         return
     show_columns(
         [
             ("judges", " → ".join(found.judges)),
             (
                 "cases",
-                f"{found.cases} in both, {len(found.only_before)} only before, {len(found.only_after)} after",
+                f"{found.cases} in both, {len(found.only_before)} only in the first, "
+                f"{len(found.only_after)} only in the second",
             ),
-            ("claims", f"{found.claims} in both, {found.claims_gone} gone, {found.claims_new} new"),
+            ("claims", f"{found.claims} in both, {found.claims_gone} removed, {found.claims_new} new"),
             ("score", f"{format_estimate(found.before)} → {format_estimate(found.after)}"),
             ("change", format_estimate(found.change)),
             ("flipped", f"{len(found.worse)} no longer accepted, {len(found.better)} now accepted"),
@@ -99,7 +100,8 @@ def _flip(flip: "Flip") -> str:
     return f"{flip.case_id}: {flip.before.label.value} → {flip.after.label.value}: {flip.text}"
 
 
-def _print_json(value: object) -> None:
+def print_json(value: object) -> None:
+    """Print ``value`` as indented JSON."""
     import orjson
 
     typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())

@@ -1,5 +1,5 @@
-"""HTTP/1.1 as uvicorn reads it, with limits that hold before any request is read: the size of a request head, the time
-in which it has to arrive, and the number of connections."""
+"""uvicorn's HTTP/1.1 protocol with additional limits on the size of the request head, the time it may take to arrive,
+and the number of connections."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ _log = structlog.stdlib.get_logger(__name__)
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_S = 10.0
 _LINGER_S = 1.0
-"""How long the rest of a refused request is read and dropped, so that the client can read the answer."""
+"""How long to read and discard the rest of a rejected request, so that the client can read the response."""
 _CONTENT = {
     408: "The request head did not arrive in time.",
     431: f"The request head exceeds {MAX_HEAD_BYTES} bytes.",
@@ -28,7 +28,7 @@ _CONTENT = {
 
 @dataclass(slots=True, kw_only=True)
 class ConnectionLimits:
-    """The connections of a process: ``open`` counts them by address."""
+    """The connection limits of a process. ``open`` counts the open connections by address."""
 
     total: int
     per_address: int
@@ -36,20 +36,20 @@ class ConnectionLimits:
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """One connection. An ordinary request, whose head arrives at once, costs no timer and no copy."""
+    """One connection. A request whose head arrives in one piece needs no timer and no copy."""
 
     def __init__(self, *args: Any, limits: ConnectionLimits, head_timeout_s: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits, self._head_timeout_s = limits, head_timeout_s
         self._in_head = False
-        """A request has begun whose head is not complete."""
+        """Whether only a part of a request head has arrived."""
         self._begun = False
-        """It began in the data that is being read."""
+        """Whether the incomplete request head began in the current chunk of data."""
         self._head_bytes = self._received = self._requests = 0
         self._too_large = self._refused = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # same as in uvicorn
         super().connection_made(transport)
         limits, address = self._limits, self.client[0] if self.client else ""
         limits.open[address] += 1
@@ -75,14 +75,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().data_received(data)
         if not self._in_head or self._refused:
             return
-        if first or not self._begun:  # otherwise, part of the data belongs to the request before
+        if first or not self._begun:  # otherwise, part of the data belongs to the previous request
             self._received += len(data)
         if self._received > MAX_HEAD_BYTES:
             self._refuse(431)
         elif self._timer is None:
             self._timer = self.loop.call_later(self._head_timeout_s, self._time_out)
 
-    # Callbacks of the parser
+    # Parser callbacks
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -96,7 +96,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value) + len(b": \r\n"))
-        if self._in_head:  # otherwise it is a trailer, which is no header
+        if self._in_head:  # otherwise it is a trailer, not a header
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -115,13 +115,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._head_bytes += length
         if self._head_bytes > MAX_HEAD_BYTES:
             self._too_large = True
-            raise ValueError("the head is too large")  # stops the parser
+            raise ValueError("the request head is too large")  # stops the parser
 
     def _time_out(self) -> None:
         self._timer = None
         if self._in_head:
             self._refuse(408)
-        elif not self._requests:  # nothing was sent at all
+        elif not self._requests:  # the client sent nothing
             self.transport.close()
 
     def _stop_timer(self) -> None:
@@ -130,11 +130,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _refuse(self, status: int) -> None:
-        """Answer with ``status`` and close, without reading anything more as HTTP."""
+        """Respond with ``status`` and close the connection, without parsing more HTTP."""
         self._refused = True
         self._stop_timer()
         if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()  # a reply to the request before is under way
+            self.transport.close()  # a reply to the previous request is in progress
             return
         error = {"message": _CONTENT[status], "type": "invalid_request_error", "param": None, "code": None}
         body = orjson.dumps({"error": error})
@@ -149,6 +149,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
 
 def http_protocol(settings: Settings, *, head_timeout_s: float = HEAD_TIMEOUT_S) -> Any:
-    """What uvicorn takes as ``http``; it makes a protocol for each connection."""
+    """Return the factory to pass to uvicorn as ``http``. It creates a protocol for each connection."""
     limits = ConnectionLimits(total=settings.max_connections, per_address=settings.max_connections_per_address)
     return partial(LimitedHttpProtocol, limits=limits, head_timeout_s=head_timeout_s)

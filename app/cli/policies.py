@@ -1,4 +1,4 @@
-"""``groundlane policies``: lists policies, and makes them match a file."""
+"""``groundlane policies``: lists policies and updates them to match a file."""
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from policies.policy_warnings import GatewayFacts
 
 policies = typer.Typer(
-    help="Manage policies from a file, in the settings' database or through a running gateway (--url).",
+    help="Manage policies with a file, either in the configured database or through a running gateway (--url).",
     no_args_is_help=True,
 )
 
@@ -27,7 +27,7 @@ _TIMEOUT_S = 30.0
 
 Url = Annotated[
     str | None,
-    typer.Option(help="URL of a gateway, with its admin token in GROUNDLANE_ADMIN_TOKEN; default: the database"),
+    typer.Option(help="URL of a running gateway (admin token in GROUNDLANE_ADMIN_TOKEN); default: the database"),
 ]
 File = Annotated[Path, typer.Option("--file", "-f", help="TOML or JSON file; - for JSON on stdin")]
 Prune = Annotated[bool, typer.Option("--prune", help="Delete policies that are not in the file")]
@@ -36,9 +36,9 @@ Prune = Annotated[bool, typer.Option("--prune", help="Delete policies that are n
 @policies.command("list")
 def list_policies(
     url: Url = None,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON file that `apply` reads")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON that `apply` can read")] = False,
 ) -> None:
-    """List the policies by name."""
+    """List the policies, sorted by name."""
     from app.cli.apply_policies import policy_file
 
     found = _at(url, lambda target: target.list())
@@ -51,7 +51,7 @@ def list_policies(
 
 @policies.command()
 def diff(file: File, url: Url = None, prune: Prune = False) -> None:
-    """Show what `apply` would change. Exit code 3: there are changes."""
+    """Show what `apply` would change. Exits with code 3 if there are changes."""
     plan = _show(_at(url, _planned(_read(file), prune)))
     raise typer.Exit(_DIFFERENT if plan.changes else 0)
 
@@ -64,7 +64,7 @@ def apply(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")] = False,
 ) -> None:
-    """Show the changes, then make the policies match the file. Idempotent."""
+    """Show the changes, then update the policies to match the file. Running it again changes nothing."""
     from app.cli.apply_policies import apply_changes
 
     plan = _show(_at(url, _planned(_read(file), prune)))
@@ -75,7 +75,7 @@ def apply(
             raise UsageError("stdin is not a terminal: confirm with --yes")
         if not typer.confirm("Apply these changes?"):
             raise CommandError("nothing was changed")
-    # Apply the plan that was shown, not a new one: if a policy has changed since, its version is rejected.
+    # Apply the plan that was shown, not an updated one. If a policy has changed since, the update is rejected.
     _at(url, lambda target: apply_changes(plan, target))
     typer.echo("Done.")
 
@@ -113,7 +113,7 @@ def _at(url: str | None, work: Callable[["PolicyTarget"], Awaitable[T]]) -> T:
 
 
 def _facts(settings: Settings) -> "GatewayFacts":
-    """Derive facts about the gateways from ``settings``; their gateway keys are unknown. Raises SettingsError."""
+    """Derive facts about the gateways from ``settings``. Their gateway keys aren't known. Raises SettingsError."""
     from app.config import load_config
     from app.upstream.router import Router
     from policies.policy_warnings import GatewayFacts
@@ -130,7 +130,7 @@ def _at_gateway(url: str, settings: Settings, work: Callable[["PolicyTarget"], A
     from app.cli.apply_policies import GatewayTarget, TargetError
 
     if settings.admin_token is None:
-        raise UsageError("GROUNDLANE_ADMIN_TOKEN: not set; --url needs the gateway's admin token")
+        raise UsageError("GROUNDLANE_ADMIN_TOKEN: not set; --url requires the gateway's admin token")
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url: {url!r} must start with http:// or https://")
     headers = {"Authorization": f"Bearer {settings.admin_token.get_secret_value()}"}

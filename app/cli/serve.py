@@ -1,4 +1,4 @@
-"""Starts the gateway: the checks before workers start, and the settings for uvicorn."""
+"""Starts the gateway: runs checks before the workers start, and configures uvicorn."""
 
 import asyncio
 import gc
@@ -27,14 +27,16 @@ from judges.cross_encoder import open_scorer
 from judges.cross_encoder.model_files import cores
 
 _KEEP_ALIVE_S = 75
-"""Longer than clients and load balancers keep an idle connection, so that a new request never finds it closed."""
+"""Seconds for which an idle connection is kept open. Clients and load balancers keep idle connections for less time, so
+they never reuse a connection that the gateway has closed."""
 
 _WORKER_TIMEOUT_S = 120
-"""Seconds until an unresponsive worker is replaced, and within which the replacement must be ready. A large judge takes
-a while to load, and several loading at once on a busy machine take longer."""
+"""Seconds until an unresponsive worker is replaced. The new worker must be ready within the same time. The time is long
+because large judges load slowly, especially several at once on a busy machine."""
 
-_GC_THRESHOLD = 10_000
-"""Containers allocated between two garbage collections: a request allocates hundreds, and nearly all end with it."""
+GC_THRESHOLD = 10_000
+"""The number of container objects allocated between two garbage collections. A request allocates hundreds of them, and
+nearly all are freed when it ends."""
 
 
 def check_address(host: str, port: int) -> None:
@@ -45,8 +47,8 @@ def check_address(host: str, port: int) -> None:
 
 
 def prepare(settings: Settings) -> str | None:
-    """Check the configuration, upgrade the database, and create the admin token if there is none. Return a new token,
-    which the caller must show because it cannot be read again, or None. Don't call this in an event loop.
+    """Check the configuration, upgrade the database, and create the admin token if there is none. Return the new token,
+    or None. The caller must show a new token, because it can't be retrieved later. Don't call this in an event loop.
 
     Raises SettingsError, DatabaseUrlError or DatabaseUnavailableError.
     """
@@ -78,7 +80,8 @@ def build_app() -> FastAPI:
 
 def to_serve(app: FastAPI) -> FastAPI:
     """Prepare ``app`` for a process that does nothing else. After startup, the garbage collector ignores all existing
-    objects: traversing modules and models takes longer than traversing a second's worth of requests."""
+    objects, because traversing modules and models takes longer than traversing the objects of a second's worth of
+    requests."""
     opened = app.router.lifespan_context
 
     @asynccontextmanager
@@ -86,7 +89,7 @@ def to_serve(app: FastAPI) -> FastAPI:
         async with opened(app) as state:
             gc.collect()
             gc.freeze()
-            gc.set_threshold(_GC_THRESHOLD)
+            gc.set_threshold(GC_THRESHOLD)
             yield state
 
     app.router.lifespan_context = lifespan
@@ -96,7 +99,8 @@ def to_serve(app: FastAPI) -> FastAPI:
 def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
     """Serve until SIGTERM or SIGINT, then wait up to ``shutdown_grace_s`` seconds for open streams to end.
 
-    Several workers keep their metrics in a shared folder, so that each can serve ``/metrics`` for all of them.
+    With several workers, metrics are kept in a shared folder, so that each worker can serve ``/metrics`` for all of
+    them.
     """
     configure_logging(settings.log_level, settings.log_format)
     with _shared_by_workers(workers, settings) if workers > 1 else nullcontext():
@@ -120,8 +124,8 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
 
 @contextmanager
 def _shared_by_workers(workers: int, settings: Settings) -> Iterator[None]:
-    """Set environment variables for several workers: a folder for their metrics, which the metrics library reads on
-    import, and the number of cores for each judge if the settings don't say."""
+    """Set the environment variables that multiple workers need. One is the metrics folder, which the metrics library
+    reads on import. The other is the number of threads for each judge, unless that is configured."""
     with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
         shared = {"PROMETHEUS_MULTIPROC_DIR": folder}
         if settings.judge_threads == 0:

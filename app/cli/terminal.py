@@ -1,4 +1,4 @@
-"""Prints verdicts as plain lines, in colour if stdout is a terminal."""
+"""Prints verdicts as plain lines, with colours if stdout is a terminal."""
 
 import os
 import shutil
@@ -47,7 +47,7 @@ class Screen:
             self._echo(" " * _INDENT + typer.style(line, fg=color))
 
     def command(self, text: str) -> None:
-        """Print a command for copying, never wrapped."""
+        """Print a command without wrapping it, so that it can be copied."""
         self._echo(f"  {'try it':<{_INDENT - 2}}" + typer.style(text, fg="cyan"))
 
     def claim(self, claim: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, StringConstraints, field_validator
 
+from app.field_types import Line
 from app.settings import NAME, Seconds, UpstreamApi, secret_name
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -25,11 +26,10 @@ def _header(name: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
         raise ValueError(f"invalid header name {name!r}")
     if name.lower() in _NOT_CONFIGURABLE:
-        raise ValueError(f"{name!r} is set by the gateway; for a key, use api_key_env")
+        raise ValueError(f"the gateway sets {name!r}; to send a key, use api_key_env")
     return name.lower()
 
 
-Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Glob = Annotated[Line, AfterValidator(_glob)]
 HeaderName = Annotated[str, AfterValidator(_header)]
 HeaderValue = Annotated[str, StringConstraints(pattern=rf"^{_HEADER_VALUE.pattern}$")]
@@ -79,9 +79,9 @@ class UpstreamTable(_Table):
     @classmethod
     def _plain(cls, url: HttpUrl) -> HttpUrl:
         if url.username or url.password:
-            raise ValueError("a user or password is not allowed; use api_key_env")
+            raise ValueError("a username or password is not allowed; use api_key_env")
         if url.query or url.fragment:
-            raise ValueError("a query is not allowed; for Azure, use api_version")
+            raise ValueError("a query string is not allowed; for Azure, use api_version")
         return url
 
 

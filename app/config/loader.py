@@ -1,19 +1,17 @@
-"""Reads and validates the configuration file. Every error is one line that names the key."""
+"""Reads and validates the configuration file. Every error message is one line that names the invalid key."""
 
-import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dotenv import dotenv_values
 from pydantic import SecretStr, ValidationError
 
 from app.config.file_schema import FileTables, UpstreamTable
 from app.config.models import Config, Timeouts, UpstreamSpec
 from app.errors import InvalidAdminRequestError
 from app.policy_admin.policy_document import PolicyDraft, parse_document
-from app.settings import Settings, SettingsError, UpstreamApi, secret_name
+from app.settings import Settings, SettingsError, UpstreamApi, environment_variables, secret_name
 
 _SETTING = "GROUNDLANE_CONFIG"
 
@@ -29,8 +27,7 @@ def load_config(settings: Settings) -> Config:
         config = Config(upstreams=(_from_settings(settings),))
     else:
         # The .env file may contain API keys as well as settings.
-        known = {name: value for name, value in dotenv_values(".env").items() if value is not None} | dict(os.environ)
-        config = read_config(Path(settings.config), known)
+        config = read_config(Path(settings.config), environment_variables())
     named = [upstream.secret for upstream in config.upstreams if upstream.secret is not None]
     if named and settings.secret_key is None:
         raise SettingsError(f"GROUNDLANE_SECRET_KEY: not set, but an upstream uses the secret {named[0]!r}")

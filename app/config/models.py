@@ -11,8 +11,8 @@ from app.settings import UpstreamApi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Timeouts in seconds. ``first_byte`` is the time from the request to the first byte of the reply;
-    ``between_bytes`` is the longest pause after that."""
+    """Timeouts in seconds. ``first_byte`` is the maximum time from the request to the first byte of the reply.
+    ``between_bytes`` is the maximum pause after that."""
 
     connect: float = 10.0
     first_byte: float = 600.0
@@ -29,7 +29,7 @@ class UpstreamSpec:
     api_version: str | None = None
     key: SecretStr | None = None
     secret: str | None = None
-    """The name of the secret that holds the API key; used instead of ``key``."""
+    """The name of the secret that holds the API key, as an alternative to ``key``."""
     models: Sequence[str] = ("*",)
     alias: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)

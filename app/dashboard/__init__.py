@@ -1,4 +1,4 @@
-"""The dashboard: server-rendered pages for operators under ``/dashboard``, usable without JavaScript."""
+"""The dashboard: server-rendered pages for operators under ``/dashboard``. They work without JavaScript."""
 
 from app.dashboard.router import root, router
 

@@ -1,7 +1,7 @@
-"""Charts as inline SVG, drawn on the server: they need no script and pass the page's content security policy.
+"""Draws charts on the server as inline SVG. They need no script and comply with the page's content security policy.
 
-An SVG stretches to the available width, so labels are HTML text around it rather than inside it. Colours are CSS
-classes (``tone-…`` in style.css); every series is also named in the legend, and all numbers are in a table below.
+An SVG stretches to the available width, so labels are HTML text around it, not inside it. Colours are CSS classes
+(``tone-…`` in style.css). The legend names every series, and a table below the chart has all numbers.
 """
 
 import math
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from app.dashboard.formatting import count
+from app.dashboard.formatting import compact, count
 
 _WIDTH, _HEIGHT = 1_000.0, 100.0
 Show = Callable[[float | None], str]
@@ -20,7 +20,8 @@ Show = Callable[[float | None], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One value per point of the axis, or None for a gap. ``tone`` is a class of style.css (``block``, ``good``, …)."""
+    """A series with one value per point of the axis, or None for a gap. ``tone`` is a class in style.css (``block``,
+    ``good``, …)."""
 
     name: str
     values: Sequence[float | None]
@@ -29,32 +30,42 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarPart:
-    """A segment of a bar: a share of a whole, or milliseconds of a total time."""
+    """A segment of a bar. Its value is a share of the whole or a time in milliseconds."""
 
     name: str
     value: float
     tone: str
     start: float | None = None
-    """The start of the segment; None means the end of the previous one."""
+    """The start of the segment. If None, the segment starts where the previous one ends."""
 
 
 def tag(name: str, *content: str, **attributes: object) -> Markup:
     """Build an element. ``content`` and attribute values are escaped unless they are Markup. ``class_`` becomes
-    ``class``, and ``a_b`` becomes ``a-b``; attributes that are None are omitted."""
-    shown = Markup("").join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _attribute(value))
+    ``class``, and ``a_b`` becomes ``a-b``. Attributes that are None are omitted."""
+    # A page has thousands of elements, for which Markup.format would take longer than the database.
+    shown = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_attribute(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup("<{}{}>{}</{}>").format(name, shown, Markup("").join(content), name)
+    return Markup(f"<{name}{shown}>{''.join(map(escape, content))}</{name}>")  # noqa: S704  (all of it is escaped)
 
 
 def stacked(
-    title: str, axis: Sequence[str], series: Sequence[Series], *, show: Show = count, low: bool = False
+    title: str,
+    axis: Sequence[str],
+    series: Sequence[Series],
+    *,
+    show: Show = count,
+    low: bool = False,
+    before: Series | None = None,
+    links: Sequence[str] | None = None,
 ) -> Markup:
-    """A stacked column chart, with one column per label of ``axis``."""
-    drawn, top = _columns(len(axis), series)
-    return _chart(title, axis, series, drawn, top, show, low=low)
+    """Draw a stacked column chart with one column per label of ``axis``. ``before`` is drawn as a line for comparison
+    with the column totals. Each column links to its URL in ``links``."""
+    drawn, top = _columns(len(axis), series, least=_largest([before] if before else []))
+    shown = [*series, *_drawn_before(before, drawn, len(axis), top)]
+    return _chart(title, axis, shown, drawn, top, show, low=low, links=links)
 
 
 def lines(
@@ -65,18 +76,28 @@ def lines(
     show: Show = count,
     top: float | None = None,
     low: bool = False,
+    before: Series | None = None,
+    links: Sequence[str] | None = None,
 ) -> Markup:
-    """A line per series, with gaps where there is no value. ``top`` is the end of the y axis (default: rounded up)."""
-    top = top or nice_top(max((value for each in series for value in each.values if value is not None), default=0))
+    """Draw a line per series, with gaps where values are missing. ``top`` is the end of the y axis; by default, the
+    largest value is rounded up. ``before`` is drawn as an additional line for comparison. Each point links to its URL
+    in ``links``."""
+    top = top or nice_top(_largest([*series, before] if before else series))
     step = _WIDTH / max(1, len(axis))
-    drawn = [tag("path", d=_curve(each.values, step, top), class_=f"curve tone-{each.tone}") for each in series]
-    return _chart(title, axis, series, drawn, top, show, low=low)
+    drawn = [
+        tag("path", d=_curve(values, step, top), class_=f"curve{dots} tone-{each.tone}")
+        for each in series
+        for values, dots in ((each.values, ""), (_lone(each.values), " dots"))
+    ]
+    shown = [*series, *_drawn_before(before, drawn, len(axis), top)]
+    return _chart(title, axis, shown, drawn, top, show, low=low, links=links)
 
 
 def histogram(
     title: str, edges: Sequence[float], series: Sequence[Series], *, marker: float | None = None, show: Show = count
 ) -> Markup:
-    """A stacked histogram with a bin between each pair of ``edges``. ``marker`` draws a vertical line at a value."""
+    """Draw a stacked histogram with one bin between each pair of ``edges``. ``marker`` is the position of an optional
+    vertical line."""
     axis = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
     drawn, top = _columns(len(axis), series)
     first, last = edges[0], edges[-1]
@@ -88,26 +109,19 @@ def histogram(
 
 
 def share_bar(parts: Sequence[BarPart], *, label: str, tall: bool = False) -> Markup:
-    """A bar divided in proportion to the parts; empty if they sum to zero."""
+    """Draw a bar divided in proportion to its parts. It is empty if they sum to zero."""
     total = sum(part.value for part in parts)
     return _bar(parts, total, label, tall)
 
 
 def timing_bar(parts: Sequence[BarPart], total_ms: float, *, label: str) -> Markup:
-    """A bar from 0 to ``total_ms``, with each part drawn at its time."""
+    """Draw a bar from 0 to ``total_ms``, with each part at its position in time."""
     return _bar(parts, total_ms, label, tall=True)
 
 
-def spark(values: Sequence[float | None], *, label: str, tone: str = "accent") -> Markup:
-    """A sparkline: a line without axes, for a table row."""
-    top = max((value for value in values if value is not None), default=0) or 1
-    curve = tag("path", d=_curve(values, _WIDTH / max(1, len(values)), top), class_=f"curve tone-{tone}")
-    return _svg(curve, label=label, class_="spark")
-
-
 def nice_top(value: float, *, whole: bool = False) -> float:
-    """Return the end of an axis that fits ``value``: a round number whose half is also round. With ``whole``, values
-    are integers, so the half must be an integer too."""
+    """Return the end of an axis for values up to ``value``. It is a round number whose half is also round. With
+    ``whole``, the half is an integer too."""
     least = 2.0 if whole else 0.0
     if value <= least:
         return least or 1.0
@@ -117,8 +131,9 @@ def nice_top(value: float, *, whole: bool = False) -> float:
 
 
 def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
-    """Build axis labels for ``times``: the time of day, with the date if they span more than a day. They are in UTC;
-    app.js converts them to the reader's time zone, except for daily steps, which begin at midnight UTC."""
+    """Build axis labels for ``times``: the time of day, and also the date if they span more than a day. Labels are in
+    UTC, and app.js converts them to the reader's time zone. Labels of daily steps stay in UTC, because those steps
+    begin at midnight UTC."""
     if step_s >= 86_400:
         return [f"{at.day} {at:%b}" for at in times]
     far = bool(times) and (times[-1] - times[0]).total_seconds() >= 86_400
@@ -133,10 +148,24 @@ def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
     ]
 
 
-def _columns(size: int, series: Sequence[Series]) -> tuple[list[Markup], float]:
-    """Draw stacked columns. Also return the end of their y axis."""
+def _largest(series: Sequence[Series]) -> float:
+    return max((value for each in series for value in each.values if value is not None), default=0)
+
+
+def _drawn_before(before: Series | None, drawn: list[Markup], size: int, top: float) -> list[Series]:
+    """Add the line for the previous period, if any, to ``drawn``. Return its series."""
+    if before is None:
+        return []
+    curve = _curve(before.values, _WIDTH / max(1, size), top)
+    drawn.append(tag("path", d=curve, class_=f"curve before tone-{before.tone}"))
+    return [before]
+
+
+def _columns(size: int, series: Sequence[Series], *, least: float = 0) -> tuple[list[Markup], float]:
+    """Draw stacked columns. Also return the end of the y axis, which is at least ``least``."""
     whole = all(isinstance(value, int) for each in series for value in each.values)
-    top = nice_top(max((sum(each.values[at] or 0 for each in series) for at in range(size)), default=0), whole=whole)
+    highest = max((sum(each.values[at] or 0 for each in series) for at in range(size)), default=0)
+    top = nice_top(max(highest, least), whole=whole)
     step = _WIDTH / max(1, size)
     drawn: list[Markup] = []
     for at in range(size):
@@ -160,24 +189,45 @@ def _chart(
     *,
     low: bool,
     marks: Sequence[str] | None = None,
+    links: Sequence[str] | None = None,
 ) -> Markup:
     step = _WIDTH / max(1, len(axis))
     grid = [tag("line", x1=0, x2=_WIDTH, y1=y, y2=y, class_="grid-line") for y in (0.0, _HEIGHT / 2, _HEIGHT)]
     hits = [
-        tag("rect", x=at * step, y=0, width=step, height=_HEIGHT, class_="hit", data_tip=_said(label, series, at, show))
+        tag(
+            "rect",
+            x=at * step,
+            y=0,
+            width=step,
+            height=_HEIGHT,
+            class_="hit",
+            data_tip=_said(label, series, at, show),
+            data_href=links[at] if links else None,  # for app.js; keyboard users have the same links in the table
+        )
         for at, label in enumerate(axis)
     ]
-    ys = tag("div", *(tag("span", show(value)) for value in (top, top / 2, 0)), class_="ys", aria_hidden="true")
-    xs = tag("div", *(tag("span", mark) for mark in marks or _marks(axis)), class_="xs", aria_hidden="true")
+    mark = compact if show is count else show
+    ys = tag("div", *(tag("span", mark(value)) for value in (top, top / 2, 0)), class_="ys", aria_hidden="true")
+    xs = tag("div", *(tag("span", label) for label in marks or _marks(axis)), class_="xs", aria_hidden="true")
     plot = tag("div", ys, _svg(*grid, *drawn, *hits, label=title), xs, class_="plot low" if low else "plot")
     head = tag("figcaption", tag("h3", title), _legend(series), class_="chart-head")
-    return tag("figure", head, plot, _table(title, axis, series, show), class_="chart")
+    return tag("figure", head, plot, _table(title, _linked(axis, links), series, show), class_="chart")
 
 
 def _svg(*drawn: Markup, label: str, class_: str | None = None) -> Markup:
     box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
     attributes = {"viewBox": box, "preserveAspectRatio": "none", "role": "img", "aria_label": label}
     return tag("svg", *drawn, class_=class_, **attributes)
+
+
+def _lone(values: Sequence[float | None]) -> list[float | None]:
+    """Return the values that have a gap on both sides, with None for all others. They are drawn as dots, because a line
+    with a single point would be almost invisible."""
+    beside = [None, *values, None]
+    return [
+        value if before is None and after is None else None
+        for before, value, after in zip(beside, values, beside[2:], strict=False)
+    ]
 
 
 def _curve(values: Sequence[float | None], step: float, top: float) -> str:
@@ -187,7 +237,7 @@ def _curve(values: Sequence[float | None], step: float, top: float) -> str:
             drawing = False
             continue
         x, y = (at + 0.5) * step, _HEIGHT - min(value / top, 1) * _HEIGHT
-        # A point between two gaps is a zero-length stroke, which round line caps turn into a dot.
+        # A point between two gaps is a stroke of length zero. Round line caps make it a dot.
         path.append(f"L{x:.1f} {y:.1f}" if drawing else f"M{x:.1f} {y:.1f}h.01")
         drawing = True
     return "".join(path)
@@ -235,13 +285,17 @@ def _table(title: str, axis: Sequence[str], series: Sequence[Series], show: Show
     return tag("details", tag("summary", "As a table"), scroll, class_="chart-data")
 
 
+def _linked(axis: Sequence[str], links: Sequence[str] | None) -> Sequence[str]:
+    return axis if links is None else [tag("a", label, href=url) for label, url in zip(axis, links, strict=True)]
+
+
 def _said(label: str, series: Sequence[Series], at: int, show: Show) -> str:
     plain = label.striptags() if isinstance(label, Markup) else label
     return "\n".join([plain, *(f"{each.name}: {show(each.values[at])}" for each in series)])
 
 
 def _marks(axis: Sequence[str]) -> list[str]:
-    """Return the labels to show: the first, the last and up to three in between."""
+    """Return the labels to show: the first, the last, and up to three in between."""
     shown = min(len(axis), 5)
     return list(axis) if shown < 2 else [axis[round(at * (len(axis) - 1) / (shown - 1))] for at in range(shown)]
 

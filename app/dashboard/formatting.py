@@ -1,12 +1,14 @@
-"""Template filters that format numbers, times and texts. Each accepts None and shows it as a dash."""
+"""Template filters that format numbers, times and texts. They show None as a dash."""
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from markupsafe import Markup
 
 NOTHING = "–"
+_UNITS = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 def count(value: float | None) -> str:
@@ -14,9 +16,29 @@ def count(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 
 
+def compact(value: float | None) -> str:
+    """Abbreviate a large number, such as ``1.5M``, for a chart axis."""
+    if value is None or abs(value) < 100_000:
+        return count(value)
+    unit, divisor = next((unit, divisor) for unit, divisor in _UNITS if abs(value) >= divisor)
+    return f"{value / divisor:,.0f}{unit}" if value >= 1_000 * divisor else f"{value / divisor:.3g}{unit}"
+
+
+def money(value: Decimal | float | None) -> str:
+    """Format US dollars as ``$1,234``, ``$12.30`` or ``$0.0042``."""
+    if value is None:
+        return NOTHING
+    amount = float(value)
+    if not amount:
+        return "$0"
+    if amount < 0.0001:
+        return "<$0.0001"
+    return f"${amount:,.{0 if amount >= 1_000 else 2 if amount >= 0.1 else 4}f}"
+
+
 def many(value: float | None, one: str, more: str | None = None) -> str:
-    """A number with its noun: ``1 request``, ``2,000 requests``. ``more`` is the plural; the default is ``one`` plus
-    s."""
+    """Format a number with its noun: ``1 request``, ``2,000 requests``. ``more`` is the plural; the default is ``one``
+    plus "s"."""
     return f"{count(value)} {one if value == 1 else more or one + 's'}"
 
 
@@ -36,7 +58,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds as ``<0.1 ms``, ``0.4 ms``, ``120 ms``, ``1.25 s`` or ``2 min 5 s``."""
+    """Format milliseconds as ``<0.1 ms``, ``0.4 ms``, ``120 ms``, ``1.25 s`` or ``2 min 5 s``."""
     match ms:
         case None:
             return NOTHING
@@ -67,7 +89,7 @@ def size(value: int | None) -> str:
 
 
 def time(value: datetime | None) -> Markup | str:
-    """A ``<time>`` element in UTC; app.js converts it to the reader's time zone."""
+    """Return a ``<time>`` element in UTC. app.js converts it to the reader's time zone."""
     if value is None:
         return NOTHING
     value = value.astimezone(UTC)
@@ -75,7 +97,7 @@ def time(value: datetime | None) -> Markup | str:
 
 
 def ago(value: datetime | None) -> Markup | str:
-    """A time as ``3 min ago``."""
+    """Format a time as ``3 min ago``."""
     if value is None:
         return NOTHING
     seconds = max(0, round((datetime.now(UTC) - value).total_seconds()))
@@ -95,7 +117,7 @@ def _time_element(value: datetime, text: str) -> Markup:
 
 
 def clip(text: str | None, length: int = 120) -> str:
-    """A text cut to ``length`` characters, with an ellipsis if it was longer."""
+    """Shorten ``text`` to ``length`` characters, with an ellipsis if it was longer."""
     if text is None:
         return NOTHING
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
@@ -106,4 +128,13 @@ def pretty_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-FILTERS = (count, many, percent, whole_percent, number, duration, size, time, ago, clip, pretty_json)
+def code_spans(text: str) -> Markup:
+    """Show text in backticks as code."""
+    parts = text.split("`")
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+FILTERS = (
+    *(code_spans, count, compact, money, many, percent, whole_percent, number, duration, size, time, ago, clip),
+    pretty_json,
+)

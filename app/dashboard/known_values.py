@@ -1,18 +1,27 @@
-"""The agents, models and reason codes in the event log, offered as choices in forms."""
+"""The agents, models, reason codes and keys in the event log. Forms offer them as choices."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from sqlalchemy import func, select
 
+from app.auth.key_store import KeyStore
 from app.db.database import Database
 from app.db.tables import decisions, requests
 
 _MOST = 200
-_COLUMNS = {"agent": requests.c.agent, "model": requests.c.model, "reason_code": decisions.c.reason_code}
+_COLUMNS = {
+    "agent": requests.c.agent,
+    "model": requests.c.model,
+    "reason_code": decisions.c.reason_code,
+    "key_prefix": requests.c.key_prefix,
+}
 
 
-async def distinct_values(database: Database, column: Literal["agent", "model", "reason_code"]) -> list[str]:
-    """Return the distinct values in ``column``, sorted, at most 200. Raises DatabaseUnavailableError.
+async def distinct_values(
+    database: Database, column: Literal["agent", "model", "reason_code", "key_prefix"]
+) -> list[str]:
+    """Return up to 200 distinct values of ``column``, sorted. Raises DatabaseUnavailableError.
 
     Reads one index entry per value, regardless of the number of requests.
     """
@@ -23,3 +32,12 @@ async def distinct_values(database: Database, column: Literal["agent", "model", 
     query = select(each.c.name).limit(_MOST)
     async with database.read() as connection:
         return [name for (name,) in await connection.execute(query) if name]
+
+
+async def known_keys(database: Database, others: Iterable[str | None]) -> dict[str, str]:
+    """Return the gateway keys in the event log and ``others`` by prefix: their names, or the prefix of a key that is
+    not in the database. They are sorted by name. Raises DatabaseUnavailableError."""
+    prefixes = {*await distinct_values(database, "key_prefix"), *(prefix for prefix in others if prefix)}
+    names = await KeyStore(database).names(prefixes)
+    labels = {prefix: names.get(prefix, prefix) for prefix in prefixes}
+    return dict(sorted(labels.items(), key=lambda item: (item[0] not in names, item[1].casefold(), item[0])))

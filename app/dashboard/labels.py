@@ -1,4 +1,4 @@
-"""The names under which pages show actions and verdicts."""
+"""Display names of actions, verdicts and statuses."""
 
 ACTIONS = {"allow": "allowed", "warn": "warned", "drop": "dropped", "block": "blocked"}
 
@@ -9,6 +9,15 @@ REPLY_VERDICTS = {
     "no_claims": "no claims",
     "no_sources": "no sources",
     "not_checked": "not checked",
+}
+
+STATUSES = {
+    "completed": "completed",
+    "blocked": "blocked",
+    "cancelled": "cancelled by the client",
+    "incomplete": "incomplete",
+    "upstream_error": "upstream error",
+    "failed": "failed",
 }
 
 CLAIM_VERDICTS = {

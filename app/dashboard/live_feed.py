@@ -1,4 +1,4 @@
-"""The live feed of decisions, read from the event log, so that it covers every worker."""
+"""The live feed of decisions. It reads from the event log, so it includes decisions from every worker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,18 +9,19 @@ from sse_starlette.event import ServerSentEvent
 from app.api.admin.common import utc
 from app.dashboard.templating import render
 from app.db.database import Database, DatabaseUnavailableError
-from app.events.queries import EventFilter, EventQueries
+from app.events.filters import EventFilter
+from app.events.queries import EventQueries
 
 LOOK_S = 1.0
 _LATE = timedelta(minutes=10)
-"""How late a decision may appear: its time is that of the request, but it is written after the reply ends."""
+"""The maximum delay of a decision. A decision has the time of its request, but is written only after the reply ends."""
 _AT_ONCE = 200
 _LOOKS_PER_SESSION_CHECK = 15
 
 
 class DecisionFeed:
-    """Polls the event log once a second. Reports decisions made after ``after``, the ``event_id`` of the last decision
-    shown; without it, decisions made from now on."""
+    """Polls the event log once a second for new decisions. ``after`` is the ``event_id`` of the last decision shown.
+    Without it, the feed starts now."""
 
     def __init__(self, database: Database, filter: EventFilter, *, after: str | None = None) -> None:
         self._queries = EventQueries(database)
@@ -30,7 +31,8 @@ class DecisionFeed:
         self._begun = False
 
     async def run(self, signed_in: Callable[[], Awaitable[object | None]]) -> AsyncIterator[ServerSentEvent]:
-        """Yield one event per decision until the session ends. ``signed_in`` returns None once it has ended."""
+        """Yield one event per decision until the session ends. ``signed_in`` returns None once the session has
+        ended."""
         looks = 0
         while True:
             try:
@@ -62,7 +64,7 @@ class DecisionFeed:
 
 
 def event_id(decision: dict[str, object]) -> str:
-    """The SSE event id that a browser sends back when it reconnects."""
+    """Return the SSE event id that a browser sends back when it reconnects."""
     ts = decision["ts"]
     return ts.isoformat() if isinstance(ts, datetime) else ""
 

@@ -1,4 +1,4 @@
-"""Guards every page: requires a session, checks CSRF tokens, renders errors as pages and sets security headers."""
+"""Protects every page: requires a session, checks CSRF tokens, renders errors as pages, and sets security headers."""
 
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
@@ -15,16 +15,16 @@ from starlette.requests import ClientDisconnect
 
 from app.auth.audit_log import act_as
 from app.dashboard.error_messages import readable
-from app.dashboard.session import COOKIE, CSRF_FIELD, CSRF_HEADER, GUEST_COOKIE, PATH, sessions_of, tokens_match
+from app.dashboard.session_cookie import COOKIE, CSRF_FIELD, CSRF_HEADER, GUEST_COOKIE, PATH, sessions_of, tokens_match
 from app.dashboard.templating import page
 from app.db.database import DatabaseUnavailableError
 from app.errors import GatewayError
-from app.resources import Resources
+from app.identity import Operator
 
 _log = structlog.stdlib.get_logger(__name__)
 
 LARGEST_FORM = 8 * 1024 * 1024
-"""In bytes; leaves room for documents pasted into the playground."""
+"""The maximum size of a form, in bytes. It is large enough for documents pasted into the playground."""
 
 _FORM = "application/x-www-form-urlencoded"
 _HEADERS = {
@@ -40,7 +40,7 @@ _HEADERS = {
 
 
 class _RefusedError(Exception):
-    """The request is rejected; ``message`` is shown to the operator."""
+    """The request is rejected. ``message`` is shown to the operator."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -52,7 +52,8 @@ class _SignedOutError(Exception):
 
 
 class OpenRoute(APIRoute):
-    """A page that needs no session. Changes still require the CSRF token of a form served to the same browser."""
+    """A page that doesn't require a session. Changes still require the CSRF token of a form served to the same
+    browser."""
 
     needs_operator: ClassVar[bool] = False
 
@@ -61,7 +62,7 @@ class OpenRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             try:
-                await _admit(request, self.needs_operator)
+                await self._admit(request)
                 response = await handle(request)
             except _SignedOutError:
                 response = _sign_in(request)
@@ -72,34 +73,46 @@ class OpenRoute(APIRoute):
 
         return guarded
 
+    async def _admit(self, request: Request) -> None:
+        operator = await _session(request)
+        if self.needs_operator:
+            if operator is None:
+                raise _SignedOutError
+            operator.principal.check(self.endpoint)
+        await _check_form(request, operator)
+
 
 class DashboardRoute(OpenRoute):
-    """A page that requires a session, available as ``request.state.operator``. Changes are recorded under the admin
-    token. A POST must send the form field ``csrf``, or the header ``x-csrf-token`` if its body isn't a form."""
+    """A page that requires a session, which is available as ``request.state.operator``. The audit log attributes
+    changes to the session's token or user. A POST must send the form field ``csrf``, or the header ``x-csrf-token`` if
+    its body isn't a form.
+
+    Every handler must declare its required role with ``app.identity.requires``. A handler without one responds with
+    403.
+    """
 
     needs_operator = True
 
 
-async def _admit(request: Request, needs_operator: bool) -> None:
-    request.state.operator = None
-    sessions = sessions_of(request)
-    resources: Resources = request.state.resources
-    if cookie := request.cookies.get(COOKIE):
-        request.state.operator = await sessions.find(cookie)
-    operator = request.state.operator
-    if needs_operator:
-        if operator is None:
-            raise _SignedOutError
-        act_as(f"token:{resources.admin.id}")
+async def _session(request: Request) -> Operator | None:
+    """Return the request's session, if any, and attribute the request's changes to it."""
+    cookie = request.cookies.get(COOKIE)
+    request.state.operator = operator = await sessions_of(request).find(cookie) if cookie else None
+    if operator is not None:
+        act_as(operator.principal.actor)
+    return operator
+
+
+async def _check_form(request: Request, operator: Operator | None) -> None:
     if request.method not in ("GET", "HEAD"):
         nonce = request.cookies.get(GUEST_COOKIE)
-        expected = operator.csrf if operator is not None else sessions.guest(nonce) if nonce else None
-        await _check_csrf(request, expected)
+        guest = sessions_of(request).guest(nonce) if nonce else None
+        await _check_csrf(request, guest if operator is None else operator.csrf)
 
 
 async def _check_csrf(request: Request, expected: str | None) -> None:
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise _RefusedError(403, "This request came from a different site. Nothing was changed.")
+        raise _RefusedError(403, "This request came from another site. Nothing was changed.")
     length = request.headers.get("content-length", "")
     if not length.isdecimal():
         raise _RefusedError(411, "The request has no Content-Length. Nothing was changed.")

@@ -27,11 +27,11 @@ def _load() -> dict[str, StaticFile]:
 
 STATIC_FILES: Mapping[str, StaticFile] = _load()
 STATIC_VERSION = hashlib.sha256(b"".join(file.body for file in STATIC_FILES.values())).hexdigest()[:12]
-"""Part of every file's URL, so that browsers can cache files forever and scripts import each other by relative path."""
+"""Part of every file's URL. It lets browsers cache files forever, and scripts import each other by relative path."""
 
 
 def static_url(name: str) -> str:
-    """The URL of a file in ``static/``. Raises KeyError if there is no such file."""
+    """Return the URL of a file in ``static/``. Raises KeyError if there is no such file."""
     if name not in STATIC_FILES:
         raise KeyError(name)
     return f"/dashboard/static/{STATIC_VERSION}/{name}"

@@ -1,1 +1,1 @@
-"""The database: engine, transactions, tables and partitions."""
+"""The database layer: engine, transactions, tables and partitions."""

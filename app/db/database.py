@@ -1,4 +1,4 @@
-"""The database: read and write transactions on one engine, with the same API for SQLite and PostgreSQL."""
+"""Read and write transactions on one engine, with the same API for SQLite and PostgreSQL."""
 
 import asyncio
 import os
@@ -32,9 +32,9 @@ class Database:
     """Connections to one database.
 
     ``url`` is ``sqlite+aiosqlite:///file`` or ``postgresql+asyncpg://…``. With ``durable``, commits on SQLite survive a
-    power loss (on PostgreSQL, the server's configuration decides). ``busy_timeout_s`` is how long to wait for a locked
-    or unresponsive database, and ``command_timeout_s`` how long a statement on PostgreSQL may take (None: no limit).
-    Raises DatabaseUrlError.
+    power loss (on PostgreSQL, the server's configuration decides). ``busy_timeout_s`` limits how long to wait for a
+    locked or unresponsive database. ``command_timeout_s`` limits how long a statement on PostgreSQL may take; None
+    means no limit. Raises DatabaseUrlError.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class Database:
             case driver:
                 raise DatabaseUrlError(f"unsupported database {driver!r}: use sqlite+aiosqlite or postgresql+asyncpg")
         try:
-            self.engine = create_async_engine(parsed, connect_args=arguments, pool_pre_ping=self.dialect != "sqlite")
+            self.engine = create_async_engine(
+                parsed, connect_args=arguments, pool_pre_ping=self.dialect != "sqlite", pool_use_lifo=True
+            )
         except ModuleNotFoundError:
             raise DatabaseUrlError("PostgreSQL driver not found: install groundlane[postgres]") from None
         except (ArgumentError, TypeError, ValueError):
@@ -86,10 +88,11 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Open a write transaction, which is committed at the end or rolled back on an error. Raises
+        """Open a write transaction. It is committed at the end, or rolled back on an error. Raises
         DatabaseUnavailableError.
 
-        On SQLite, it holds the write lock from the start, so that the rows it reads cannot change before it writes.
+        On SQLite, the transaction takes the write lock at the start, so the rows it reads can't change before it
+        writes.
         """
         async with AsyncExitStack() as stack:
             if self._writer is not None:
@@ -99,7 +102,7 @@ class Database:
     async def transact(self, work: Callable[[Connection], _Result], *, writes: bool = True) -> _Result:
         """Run ``work`` in a write or read transaction and return its result. Raises DatabaseUnavailableError.
 
-        Use this for frequent work. On SQLite, it runs all statements in one thread, at a fraction of the cost of an
+        Use this for frequent work. On SQLite, all statements run in one thread. This costs a fraction of an
         asynchronous connection, which wakes a thread for each statement.
         """
         if self._threaded is None:
@@ -155,7 +158,7 @@ class Database:
 
 
 class _SqliteConnection(aiosqlite.Connection):
-    """A connection that keeps the future for the end of its thread."""
+    """An SQLite connection that stores a future, which completes when the connection's thread ends."""
 
     stopped: asyncio.Future[Any] | None = None
 
@@ -178,8 +181,8 @@ async def _open_sqlite(path: str, **arguments: Any) -> aiosqlite.Connection:
 
 
 def _threaded(url: URL, busy_timeout_s: float) -> Engine:
-    """Create the engine for ``Database.transact``. Each connection is used by one thread at a time, but not always by
-    the same one."""
+    """Create the engine for ``Database.transact``. Only one thread uses a connection at a time, but not always the same
+    thread."""
     arguments = {"timeout": busy_timeout_s, "isolation_level": None, "check_same_thread": False}
     path = str(url.database)
     return create_engine(url.set(drivername="sqlite"), creator=lambda: _connect(path, **arguments))
@@ -189,20 +192,21 @@ _creating = threading.Lock()
 
 
 def _connect(path: str, **arguments: Any) -> sqlite3.Connection:
-    """Open an SQLite file that only its owner can read. SQLite creates ``-wal`` and ``-shm`` with the same mode."""
+    """Open an SQLite file that only its owner can read or write. SQLite creates ``-wal`` and ``-shm`` with the same
+    mode."""
     # An existing file is never opened here: closing it would release the locks of this process's other connections
     # (https://www.sqlite.org/howtocorrupt.html, section 2.2). The lock keeps others from opening a file that is new.
-    with _creating, suppress(OSError):  # there already, or SQLite reports what is wrong with the path
+    with _creating, suppress(OSError):  # It exists already, or SQLite reports the problem with the path.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     for name in (path, f"{path}-wal", f"{path}-shm"):
-        with suppress(OSError):  # not there, or not ours
+        with suppress(OSError):  # It does not exist or belongs to another user.
             make_private(name)
     connection: sqlite3.Connection = sqlite3.connect(path, **arguments)
     return connection
 
 
 def make_private(path: str | Path) -> None:
-    """Let only the owner of ``path`` read and write it. Raises OSError."""
+    """Restrict ``path`` so that only its owner can read and write it. Raises OSError."""
     if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
         os.chmod(path, 0o600)
 

@@ -1,8 +1,8 @@
 """Creates and drops the monthly partitions of the event log.
 
-On PostgreSQL, its tables are partitioned by the request's time, in UTC, so that a month can be dropped at once. On
-SQLite, these functions do nothing. A row whose month has no partition goes to the default partition, and is moved when
-the partition is created. Lock timeouts are short, because other transactions queue behind a waiting one; after a
+On PostgreSQL, the event log is partitioned by the time of the request, in UTC, so a month can be dropped at once. On
+SQLite, these functions do nothing. A row whose month has no partition goes to the default partition. It is moved when
+its partition is created. Lock timeouts are short, because other transactions queue behind a waiting one. After a
 timeout, the operation backs off and retries.
 """
 
@@ -18,20 +18,21 @@ from sqlalchemy import MetaData, Table, delete, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.concurrency import TaskScope
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.rollup_tables import STATISTICS, in_days
-from app.db.tables import EVENT_TABLES, feedback, requests
+from app.db.search_index import PARTITIONED
+from app.db.tables import MARKS, feedback, requests
+from judges.concurrency import TaskScope
 
 _log = structlog.stdlib.get_logger(__name__)
 T = TypeVar("T")
 
 _AHEAD = 2
-"""The number of future months with partitions."""
+"""The number of future months to create partitions for."""
 _EVERY_S, _RETRY_S = 86_400.0, 60.0
 _LOCK = 0x6D6F6E746873  # An arbitrary number, the same in every process.
 _LOCK_TIMEOUT_MS = 100
-"""How long to wait for a lock. Eight of these waits are shorter than PostgreSQL's deadlock timeout, so a deadlock is
+"""The lock timeout. Eight timeouts in a row take less time than PostgreSQL's deadlock timeout. A deadlock is therefore
 resolved here and costs neither an event nor a query."""
 _ATTEMPTS = 5
 _PAUSE_S = 0.1
@@ -46,8 +47,8 @@ class MonthInUseError(Exception):
 async def create_months(database: Database, now: datetime) -> list[datetime]:
     """Create the partitions for this month, for future months, and for all months with rows in the default partition.
 
-    Return the first day of each month created; the list is empty if another process is already creating them. Raises
-    MonthInUseError or DatabaseUnavailableError.
+    Return the first day of each month for which partitions were created. The list is empty if another process is
+    already creating partitions. Raises MonthInUseError or DatabaseUnavailableError.
     """
     made: list[datetime] = []
     if database.dialect == "sqlite":
@@ -59,11 +60,11 @@ async def create_months(database: Database, now: datetime) -> list[datetime]:
 
 
 async def drop_months(database: Database, before: datetime, *, keep_marked: bool) -> int:
-    """Drop the partitions of months that ended by ``before``, with their feedback. Return the number of requests
-    deleted.
+    """Drop the partitions of months that ended by ``before``, with the feedback and labels on their requests. Return
+    the number of requests deleted.
 
-    Months that stay locked are kept. With ``keep_marked``, so are months with feedback, whose other rows must be
-    deleted one by one. Raises DatabaseUnavailableError.
+    Partitions that cannot be locked in time are skipped. With ``keep_marked``, months with feedback are skipped too;
+    their other rows must be deleted one by one. Raises DatabaseUnavailableError.
     """
     if database.dialect == "sqlite":
         return 0
@@ -104,7 +105,7 @@ async def _with_retries(action: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _lock(connection: AsyncConnection) -> bool:
-    """Keep other processes from creating or dropping partitions until the transaction ends. Return False if another
+    """Prevent other processes from creating or dropping partitions until the transaction ends. Return False if another
     process holds this lock."""
     await connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
     taken = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK})
@@ -112,13 +113,13 @@ async def _lock(connection: AsyncConnection) -> bool:
 
 
 async def _months(connection: AsyncConnection) -> Mapping[datetime, set[str]]:
-    """Return the months that have partitions, with the names of the tables."""
+    """Return the months that have partitions, with the names of the partitions."""
     query = text(
         "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid"
         " WHERE inhparent = to_regclass(:name)"
     )
     found: dict[datetime, set[str]] = defaultdict(set)
-    for table in (each.name for each in EVENT_TABLES):
+    for table in (each.name for each in PARTITIONED):
         for name in (await connection.execute(query, {"name": table})).scalars():
             try:
                 month = datetime.strptime(name, f"{table}_%Y_%m").replace(tzinfo=UTC)
@@ -139,7 +140,7 @@ async def _create_next(database: Database, now: datetime) -> datetime | None:
         strays = select(func.date_trunc("month", _named(requests, "default").c.ts, "UTC")).distinct()
         wanted += (await connection.execute(strays)).scalars()
         for month in sorted(wanted):
-            if missing := [table for table in EVENT_TABLES if table.name not in months.get(month, ())]:
+            if missing := [table for table in PARTITIONED if table.name not in months.get(month, ())]:
                 await _create_month(connection, month, missing)
                 return month
     return None
@@ -148,7 +149,7 @@ async def _create_next(database: Database, now: datetime) -> datetime | None:
 async def _create_month(connection: AsyncConnection, month: datetime, tables: Sequence[Table]) -> None:
     end = next_month(month)
     # No writer may be inserting into the default partition: its row would no longer belong there.
-    await _execute(connection, f"LOCK TABLE {_only(EVENT_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
+    await _execute(connection, f"LOCK TABLE {_only(PARTITIONED)} IN SHARE ROW EXCLUSIVE MODE")
     await _execute(connection, f"LOCK TABLE {_only(_named(table, 'default') for table in tables)}")
     for table in tables:
         default, partition = _named(table, "default"), _named(table, _suffix(month))
@@ -156,23 +157,27 @@ async def _create_month(connection: AsyncConnection, month: datetime, tables: Se
         # months can continue.
         await _execute(connection, f"CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)")
         strays = delete(default).where(default.c.ts >= month, default.c.ts < end).returning(*default.c).cte("strays")
-        await connection.execute(insert(partition).from_select([*partition.c.keys()], select(strays)))
+        names = [column.name for column in partition.c if column.computed is None]
+        moved = select(*(strays.c[name] for name in names))
+        await connection.execute(insert(partition).from_select(names, moved))
         bounds = f"FROM ('{month.isoformat()}') TO ('{end.isoformat()}')"
         await _execute(connection, f"ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES {bounds}")
 
 
 async def _drop(database: Database, month: datetime, keep_marked: bool) -> int | None:
     """Drop a month. Return the number of requests deleted, or None if the month is kept or does not exist."""
-    old = [_named(table, _suffix(month)) for table in EVENT_TABLES]
-    marked = feedback.c.request_id.in_(select(old[0].c.request_id))
+    old = [_named(table, _suffix(month)) for table in PARTITIONED]
+    ids = select(old[0].c.request_id)
+    marked = select(feedback.c.id).where(feedback.c.request_id.in_(ids)).limit(1)
     async with database.write() as connection:
         if not await _lock(connection) or len((await _months(connection)).get(month, ())) < len(old):
             return None
         count = int((await connection.execute(select(func.count()).select_from(old[0]))).scalar_one())
-        await _execute(connection, f"LOCK TABLE {_only(EVENT_TABLES)}")
-        if keep_marked and (await connection.execute(select(feedback.c.id).where(marked).limit(1))).first() is not None:
+        await _execute(connection, f"LOCK TABLE {_only(PARTITIONED)}")
+        if keep_marked and (await connection.execute(marked)).first() is not None:
             return None
-        await connection.execute(delete(feedback).where(marked))
+        for table in MARKS:
+            await connection.execute(delete(table).where(table.c.request_id.in_(ids)))
         await _execute(connection, f"DROP TABLE {', '.join(str(table) for table in old)}")
         for counted in STATISTICS:
             await connection.execute(delete(counted).where(*in_days(counted, month, next_month(month))))
@@ -204,7 +209,8 @@ class PartitionKeeper:
         self._scope = TaskScope()
 
     async def start(self) -> None:
-        """Create missing partitions and start the daily task. Never raises: storing events does not depend on it."""
+        """Create missing partitions and start the daily task. Errors are never raised, because storing events does not
+        depend on the partitions."""
         if self._database.dialect != "sqlite":
             wait_s = await self._create()
             self._scope.start(self._run(wait_s))

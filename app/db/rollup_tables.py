@@ -1,6 +1,7 @@
 """The rollup tables: request and decision statistics by hour and day, with latency histograms.
 
-The event writer updates them in the transaction that stores the events; see ``app.events.rollups.rollup_update``.
+The event writer updates the rollups in the transaction that stores the events; see
+``app.events.rollups.rollup_update``.
 """
 
 from bisect import bisect_left
@@ -12,30 +13,32 @@ from sqlalchemy import Boolean, Column, ColumnElement, Double, Integer, String, 
 from app.db.tables import UTCDateTime, metadata
 
 HOUR, DAY = 3_600, 86_400
-"""Values of ``step``: the number of seconds that a row covers, beginning at ``start`` (UTC)."""
+"""Values of ``step``, which is the number of seconds that a row covers, beginning at ``start`` (UTC)."""
 NONE = ""
-"""Stands for "no agent", "no model" or "no reason code" in a key; in the policy column, it stands for all policies."""
+"""In a key, this value means "no agent", "no model", "no gateway key" or "no reason code". In the policy column, it
+means all policies."""
 
 _LONGEST_NAME = 200
 
 BOUNDS_MS = tuple(2.0**power for power in range(-4, 17))
-"""Upper bounds of the histogram bins, doubling from bin to bin; one more bin has no upper bound."""
+"""Upper bounds of the histogram bins. They double from bin to bin, and the last bin has no upper bound."""
 BINS = range(len(BOUNDS_MS) + 1)
 
 PARTS = ("total", "upstream", "judge", "gateway")
-"""The parts of a request's time. ``gateway`` is the total minus ``upstream`` and ``judge``."""
+"""The parts into which a request's duration is divided. ``gateway`` is the total time minus ``upstream`` and
+``judge``."""
 VERDICTS = ("supported", "has_contradictions", "has_unverifiable", "no_claims", "no_sources", "not_checked")
 STATUSES = ("completed", "blocked", "cancelled", "incomplete", "upstream_error", "failed")
 
 
 def bin_of(latency_ms: float) -> int:
-    """Return the histogram bin for a latency; a bin includes its upper bound."""
+    """Return the histogram bin for a latency. A bin includes its upper bound."""
     return bisect_left(BOUNDS_MS, latency_ms)
 
 
 def key_of(name: str | None) -> str:
-    """Convert an agent or model name to its form in a key: ``NONE`` for no name; long names are truncated to fit the
-    index."""
+    """Convert an agent or model name to its form in a key. No name becomes ``NONE``, and long names are truncated to
+    fit the index."""
     return (name or NONE)[:_LONGEST_NAME]
 
 
@@ -44,7 +47,8 @@ def _number(name: str, kind: type[Integer | Double[float]] = Integer) -> Column[
 
 
 def _latency(part: str) -> list[Column[Any]]:
-    """Build the columns for one latency: count, sum and maximum (in milliseconds), and the count in each bin."""
+    """Build the columns for one latency: the count, the sum and the maximum (in milliseconds), and the count in each
+    bin."""
     return [
         _number(f"{part}_count"),
         _number(f"{part}_ms", Double),
@@ -92,7 +96,24 @@ decision_statistics = Table(
     *_latency("latency"),
 )
 
-STATISTICS = (request_statistics, decision_statistics)
+# Requests and tokens by gateway key. They are separate from the statistics above, because there are many keys and the
+# rows above are large.
+usage_statistics = Table(
+    "usage_statistics",
+    metadata,
+    Column("step", Integer, primary_key=True, autoincrement=False),
+    Column("start", UTCDateTime, primary_key=True),
+    Column("policy_id", String, primary_key=True),
+    Column("agent", String, primary_key=True),
+    Column("model", String, primary_key=True),
+    Column("key_prefix", String, primary_key=True),
+    _number("requests"),
+    _number("prompt_tokens", Double),
+    _number("completion_tokens", Double),
+    sqlite_with_rowid=False,
+)
+
+STATISTICS = (request_statistics, decision_statistics, usage_statistics)
 
 
 def in_days(table: Table, since: datetime, until: datetime) -> tuple[ColumnElement[bool], ...]:

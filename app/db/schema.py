@@ -12,14 +12,18 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
+from app.db import access_tables as access_tables
+from app.db import alert_tables as alert_tables
 from app.db.database import Database
 from app.db.rollup_tables import STATISTICS
-from app.db.tables import EVENT_TABLES, ONE_DIALECT
+from app.db.search_index import PARTITIONED, request_search
+from app.db.tables import ONE_DIALECT
 
 _PARTITION = re.compile(
-    rf"({'|'.join(table.name for table in EVENT_TABLES)})_(default|\d+_\d\d)"
+    rf"({'|'.join(table.name for table in PARTITIONED)})_(default|\d+_\d\d)"
     rf"|({'|'.join(table.name for table in STATISTICS)})_(hours|days)(_all|_each)?"
 )
+_FTS5 = re.compile(rf"{request_search.name}(_\w+)?")
 _UPGRADING = threading.Lock()  # Alembic keeps its context in module globals.
 
 
@@ -40,9 +44,9 @@ def alembic_config(url: str) -> Config:
 
 
 def upgrade(url: str) -> None:
-    """Create the tables at ``url``, or upgrade them to this version. Processes may run it concurrently.
+    """Create the tables at ``url``, or upgrade them to this version. Several processes may do this at the same time.
 
-    It runs its own event loop, so call it in a thread from a coroutine. Raises DatabaseUrlError,
+    This function runs its own event loop, so a coroutine must call it in a thread. Raises DatabaseUrlError,
     DatabaseUnavailableError, or SchemaError if a later version created the tables.
     """
     with _UPGRADING:
@@ -53,10 +57,12 @@ def upgrade(url: str) -> None:
 
 
 def autogenerate_options(dialect: str) -> dict[str, Any]:
-    """Return the options for Alembic's comparison of a database with the tables: partitions belong to their table, and
-    objects that only another dialect has don't count as missing."""
+    """Return the options for Alembic's comparison of a database with the tables. Partitions count as part of their
+    table, only the migrations define FTS5 tables, and objects that exist only in another dialect don't count as
+    missing."""
+    parts = _FTS5 if dialect == "sqlite" else _PARTITION
     return {
-        "include_name": lambda name, kind, _parents: kind != "table" or _PARTITION.fullmatch(name or "") is None,
+        "include_name": lambda name, kind, _parents: kind != "table" or parts.fullmatch(name or "") is None,
         "include_object": lambda thing, *_: getattr(thing, "info", {}).get(ONE_DIALECT, dialect) == dialect,
     }
 
@@ -68,5 +74,5 @@ async def check_schema(database: Database) -> None:
         found = await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())
     if found != head:
         raise SchemaError(
-            f"the database is at schema {found or 'none'}, this version needs {head}: run `groundlane db upgrade`"
+            f"the database has schema {found or 'none'}, but this version needs {head}: run `groundlane db upgrade`"
         )

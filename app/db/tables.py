@@ -1,7 +1,8 @@
-"""The tables, in SQLAlchemy Core. Every column that the admin API filters by has an index in keyset order.
+"""All tables, defined with SQLAlchemy Core. For every column that the admin API filters by, there is an index in keyset
+order.
 
-Events are written once and never changed. Their keys derive from the request, so writing an event twice adds nothing.
-On PostgreSQL, the event log is partitioned by month; see ``app.db.partitions``.
+Events are written once and never changed. Their keys are derived from the request, so writing an event twice adds
+nothing. On PostgreSQL, the event log is partitioned by month; see ``app.db.partitions``.
 """
 
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Computed,
     DateTime,
     Dialect,
     Double,
@@ -38,7 +40,8 @@ metadata = MetaData(
 
 
 class UTCDateTime(TypeDecorator[datetime]):
-    """A timezone-aware datetime, also on SQLite, which stores no time zone. Naive values are rejected."""
+    """A column type for timezone-aware datetimes, even on SQLite, which doesn't store time zones. Naive values are
+    rejected."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -60,7 +63,8 @@ Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresq
 
 
 ONE_DIALECT = "one_dialect"
-"""Key in a constraint's ``info`` that names the only dialect that has the constraint."""
+"""A key in the ``info`` of a table or constraint that exists in only one dialect. Its value is the name of the
+dialect."""
 
 
 def _of_request() -> ForeignKeyConstraint:
@@ -138,11 +142,17 @@ requests = Table(
     Column("reply", Text),
     Column("extra", Json, nullable=False, server_default="{}"),
     Column("regenerations", Integer, nullable=False, server_default="0"),
+    Column("question", Text),
+    Column("total_tokens", BigInteger, Computed("prompt_tokens + completion_tokens", persisted=True)),
     Index(None, "ts", "request_id"),
     Index(None, "agent", "ts", "request_id"),
     Index(None, "model", "ts", "request_id"),
     Index(None, "action", "ts", "request_id"),
+    Index(None, "key_prefix", "ts", "request_id"),
     Index(None, "run_id", "ts"),
+    Index(None, "total_ms", "request_id"),
+    Index(None, "trust_score", "request_id"),
+    Index(None, "total_tokens", "request_id"),
 )
 
 decisions = Table(
@@ -222,7 +232,7 @@ documents = Table(
 )
 
 EVENT_TABLES = (requests, decisions, claims, documents)
-"""The tables of an event, in insertion order. ``ts`` is the request's time in all of them."""
+"""The tables of an event, in insertion order. In all of them, ``ts`` is the time of the request."""
 
 # ``version`` is the number of the last step, ``state`` applies to all steps.
 runs = Table(
@@ -252,57 +262,57 @@ run_steps = Table(
     Column("decisions", Json, nullable=False),
 )
 
-api_keys = Table(
-    "api_keys",
-    metadata,
-    Column("id", String, primary_key=True),
-    Column("name", String, nullable=False),
-    Column("prefix", String, nullable=False, index=True),
-    Column("hash", String, nullable=False, unique=True),
-    Column("models", Json, nullable=False),
-    Column("collections", Json, nullable=False, server_default="[]"),
-    Column("requests_per_minute", Integer),
-    Column("created_at", UTCDateTime, nullable=False),
-    Column("revoked_at", UTCDateTime),
-)
-
-# ``value`` is encrypted; see app/auth/secrets.py.
-secrets = Table(
-    "secrets",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("value", Text, nullable=False),
-    Column("created_at", UTCDateTime, nullable=False),
-    Column("updated_at", UTCDateTime, nullable=False),
-)
-
-# Entries are written in the same transaction as the change, are never modified, and outlive their target.
-audit = Table(
-    "audit",
-    metadata,
-    Column("id", String, primary_key=True),
-    Column("ts", UTCDateTime, nullable=False),
-    Column("actor", String, nullable=False),
-    Column("action", String, nullable=False),
-    Column("target", String, nullable=False),
-    Column("before", Json),
-    Column("after", Json),
-    *(Index(None, *column, "ts", "id") for column in ((), ("actor",), ("action",), ("target",))),
-)
-
 feedback = Table(
     "feedback",
     metadata,
     Column("id", String, primary_key=True),
     Column("request_id", String, nullable=False, index=True),
+    # "decision" or "reply"
+    Column("about", String, nullable=False, server_default="decision"),
     Column("decision_id", String),
     Column("correct", Boolean, nullable=False),
     Column("note", Text),
     Column("created_at", UTCDateTime, nullable=False),
     _of_request(),
+    Index(None, "created_at", "id"),
 )
 
-# One row per worker process, renewed every few seconds. ``versions``: the policy versions it has loaded.
+# A label that a person gave to a claim. The claim's text stays in ``claims``, so that it is deleted with the request.
+claim_labels = Table(
+    "claim_labels",
+    metadata,
+    Column("request_id", String, primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("verdict", String, nullable=False),
+    Column("author", String, nullable=False),
+    Column("created_at", UTCDateTime, nullable=False),
+)
+
+MARKS = (feedback, claim_labels)
+"""The tables with people's feedback on requests and their labels for claims. Both are deleted with the requests."""
+
+# ``query`` contains the URL parameters of the dashboard's request list.
+saved_views = Table(
+    "saved_views",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("query", Json, nullable=False),
+    Column("created_at", UTCDateTime, nullable=False),
+    Column("updated_at", UTCDateTime, nullable=False),
+)
+
+trace_shares = Table(
+    "trace_shares",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("request_id", String, nullable=False, index=True),
+    Column("created_at", UTCDateTime, nullable=False),
+    Column("expires_at", UTCDateTime, nullable=False),
+    Column("revoked_at", UTCDateTime),
+)
+
+# One row per worker process, renewed every few seconds. ``versions`` contains the policy versions that it has loaded.
 workers = Table(
     "workers",
     metadata,
@@ -320,5 +330,6 @@ meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("
 POLICY_REVISION = "policy_revision"
 """The key in ``meta`` for the counter that every policy change increments. The first migration creates it."""
 
-KEY_REVISION, SECRET_REVISION = "key_revision", "secret_revision"
-"""The same for gateway keys and secrets. The first change creates the counter."""
+KEY_REVISION, SECRET_REVISION, BUDGET_REVISION = "key_revision", "secret_revision", "budget_revision"
+"""The key in ``meta`` for the counter that changes to gateway keys, secrets and budgets increment. The first change
+creates the counter."""

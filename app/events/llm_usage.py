@@ -1,17 +1,17 @@
-"""LLM judge usage, summed up for replies and the event log."""
+"""Sums up LLM judge usage for replies and the event log."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from judges.types import LlmCall
+from judges.llm_types import LlmCall
 
 _MS_DIGITS = 1
 _USD_DIGITS = 8
 
 
 def llm_usage(calls: Sequence[LlmCall]) -> dict[str, Any]:
-    """Sum up the number of calls, their models, and their total tokens, cost and time. ``cost_usd`` is None if a
-    model's price is unknown."""
+    """Sum up LLM calls: their number, models, tokens, cost and duration. ``cost_usd`` is None if a model's price is
+    unknown."""
     costs = [call.cost_usd for call in calls]
     known = [cost for cost in costs if cost is not None]
     return {

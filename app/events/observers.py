@@ -1,4 +1,5 @@
-"""Passes events to observers in batches: observing each event in its own request would cost several times as much."""
+"""Passes events to observers in batches, because observing each event during its request would cost several times as
+much."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ Observer = Callable[[Sequence[RequestEvent]], None]
 
 
 def _event_of(record: RecordedRequest) -> RequestEvent | None:
-    """Build the event of ``record``. A failure is a bug, which is logged; the result is then None."""
+    """Build the event of ``record``. If that fails, which would be a bug, log the error and return None."""
     try:
         return record.event()
     except Exception as error:
@@ -23,8 +24,8 @@ def _event_of(record: RecordedRequest) -> RequestEvent | None:
 
 
 class Observers:
-    """Passes every event to each of ``observers``, in order, within ``linger_s`` seconds of its arrival and at most
-    ``at_once`` events at a time. A failing observer does not affect the others."""
+    """Passes all events to each observer in order. An event is passed on within ``linger_s`` seconds of its arrival,
+    and a batch has at most ``at_once`` events. A failing observer does not affect the others."""
 
     def __init__(self, observers: Sequence[Observer], *, linger_s: float, at_once: int = 64) -> None:
         self._observers, self._at_once, self._linger_s = observers, at_once, linger_s
@@ -55,6 +56,6 @@ class Observers:
                 _log.exception("observer_failed")
 
     async def aclose(self) -> None:
-        """Pass on pending events. Later events are passed on immediately."""
+        """Pass on pending events. From then on, events are passed on immediately."""
         self._closed = True
         self.flush()

@@ -1,4 +1,4 @@
-"""Records one request while it is handled. Each stage adds its values; at the end, they form a single record."""
+"""Records one request while it is handled. Each stage adds values, which form a single record at the end."""
 
 import os
 import re
@@ -20,21 +20,22 @@ from app.events.request_record import (
     overall_action,
 )
 from app.settings import StoreText
-from policies.replay import JudgeOptions
+from policies.base import JudgeOptions
 
 _CHARS_PER_TOKEN = 4
-"""A rule of thumb for today's tokenizers, used to estimate usage that an upstream had no time to report."""
+"""A rule of thumb for current tokenizers. It is used to estimate usage when a reply ended before the upstream reported
+it."""
 _REASON = re.compile(r"[A-Za-z_-]{1,40}")
 _SEVERITY = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "cancelled": 1}
 
 _RANDOM_DIGITS: deque[str] = deque()
-"""Random digits drawn in advance, because one system call per id would cost as much as the rest of a record."""
+"""Random digits generated in advance. One system call per id would cost as much as the rest of the record."""
 if sys.platform != "win32":  # Windows has no fork.
     os.register_at_fork(after_in_child=_RANDOM_DIGITS.clear)
 
 
 def new_request_id() -> str:
-    """Create an id. It begins with the time in milliseconds, so that new ids are adjacent in an index."""
+    """Create an id. The id begins with the time in milliseconds, so that new ids are adjacent in an index."""
     try:
         digits = _RANDOM_DIGITS.pop()
     except IndexError:
@@ -44,44 +45,32 @@ def new_request_id() -> str:
 
 
 class Timings:
-    """The clock of one request. ``marks`` says when each event first happened, in milliseconds since the request
-    arrived.
+    """Measures when the events of one request happen. ``marks`` says when each event first happened, in milliseconds
+    since the request arrived.
 
-    The events are ``upstream_asked`` (the request is sent upstream), ``upstream_answered`` (the status has arrived),
-    ``first_text`` (the reply's first text has arrived), ``first_out`` (the first text is sent to the client) and
-    ``upstream_ended`` (the reply has been read to its end).
+    The events are ``upstream_asked`` (the request is sent to the upstream), ``upstream_answered`` (the response status
+    arrives), ``first_text`` (the first text of the reply arrives), ``first_out`` (the first text is sent to the client)
+    and ``upstream_ended`` (the end of the reply has been read).
     """
 
     def __init__(self) -> None:
         self.marks: dict[str, float] = {}
         self._started = perf_counter()
-        self._upstream_started: float | None = None
-        self._upstream_ms: float | None = None
+        self.upstream_ms: float | None = None
+        """The time that the upstream took. None until it has finished."""
 
     def elapsed_ms(self) -> float:
         return (perf_counter() - self._started) * 1e3
 
-    def mark(self, name: str) -> None:
-        """Record that the event ``name`` happens now, unless it is already recorded."""
-        if name not in self.marks:
+    def mark(self, name: str, *, again: bool = False) -> None:
+        """Record that the event ``name`` happens now. Only the first call counts, unless ``again`` is true."""
+        if again or name not in self.marks:
             self.marks[name] = self.elapsed_ms()
 
-    def start_upstream(self) -> None:
-        self._upstream_started = perf_counter()
-        self.mark("upstream_asked")
-
-    def end_reply(self) -> None:
-        """Record that the upstream's reply has been read to its end. The last call counts."""
-        self.marks["upstream_ended"] = self.elapsed_ms()
-
     def end_upstream(self) -> None:
-        """Record that the upstream has finished the request. The last call counts."""
-        if self._upstream_started is not None:
-            self._upstream_ms = (perf_counter() - self._upstream_started) * 1e3
-
-    @property
-    def upstream_ms(self) -> float | None:
-        return self._upstream_ms
+        """Record that the upstream has finished the request. If called several times, the last call counts."""
+        if "upstream_asked" in self.marks:
+            self.upstream_ms = self.elapsed_ms() - self.marks["upstream_asked"]
 
 
 class TokenUsage:
@@ -101,7 +90,7 @@ class TokenUsage:
         self._estimated = self._earlier.estimated
 
     def estimate(self, completion_chars: int) -> tuple[int, int]:
-        """Estimate the tokens of a reply that ended before the upstream reported its usage."""
+        """Estimate the tokens of a reply that ended before the upstream reported any usage."""
         if self.prompt is None:
             self.prompt = _tokens(self._prompt_chars) + (self._earlier.prompt or 0)
         self.completion = _tokens(completion_chars) + (self._earlier.completion or 0)
@@ -109,8 +98,8 @@ class TokenUsage:
         return self.prompt, self.completion
 
     def begin_next_call(self, completion_chars: int) -> tuple[int, int]:
-        """Begin another call. Return the tokens of the previous one, estimated if the upstream had no time to report
-        them."""
+        """Begin another call. Return the tokens of the previous call. They are estimated if the call ended before the
+        upstream reported them."""
         if self.prompt is None or self.completion is None:
             self.estimate(completion_chars)
         earlier = self._earlier
@@ -137,11 +126,20 @@ def _tokens(chars: int) -> int:
     return max(1, round(chars / _CHARS_PER_TOKEN))
 
 
+_LONGEST_TITLE = 200
+
+
+def _title(question: str) -> str:
+    """Return the first line of ``question``, shortened."""
+    line = " ".join(question.strip().partition("\n")[0].split())
+    return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+
+
 class RequestRecorder:
-    """Records one request while it is handled; ``record`` builds the record.
+    """Records one request while it is handled. ``record`` builds the record.
 
     The stages set ``governing``, ``judging``, ``retrieval`` and ``reply``. ``sent_model`` is the model requested from
-    the upstream. ``dropped``: how much content of each kind the policies leave out.
+    the upstream. ``dropped`` counts the content of each kind that the policies leave out.
     """
 
     def __init__(
@@ -156,6 +154,7 @@ class RequestRecorder:
         run_id: str | None = None,
         key_prefix: str | None = None,
         prompt: str = "",
+        question: str = "",
     ) -> None:
         self.timings = Timings()
         self.info = RequestInfo(
@@ -168,7 +167,9 @@ class RequestRecorder:
             run_id=run_id,
             key_prefix=key_prefix,
             prompt=prompt,
+            question=_title(question) if store_text is StoreText.FULL else "",
         )
+        self.request_id = self.info.request_id
         self.store_text = store_text
         self.governing: GoverningPolicies | None = None
         self.judging: JudgeOptions | None = None
@@ -184,21 +185,17 @@ class RequestRecorder:
         self._finish_reason: str | None = None
 
     @property
-    def request_id(self) -> str:
-        return self.info.request_id
-
-    @property
     def action(self) -> str:
-        """The overall action on the request so far: ``allow``, ``warn`` or ``block``."""
+        """The overall action taken on the request so far: ``allow``, ``warn`` or ``block``."""
         return overall_action(self.status, [*self.retrieval.decisions, *self.reply.decisions])
 
     def name_agent(self, agent: str | None) -> None:
-        """Set the agent, as named by the request's run."""
+        """Set the agent to the one named by the run of the request."""
         self.info = replace(self.info, agent=agent)
 
     def start_reply(self, model: str | None, prompt_tokens: int | None) -> None:
-        """Record the start of the upstream's reply, with the model it names (the first name counts) and the prompt's
-        tokens."""
+        """Record the start of the upstream's reply, with the number of prompt tokens and the model that it names. The
+        first name counts."""
         if self._reply_model is None:
             self._reply_model = model
         if prompt_tokens is not None:
@@ -213,7 +210,7 @@ class RequestRecorder:
 
     def fail_upstream(self, message: str) -> None:
         """Record an error that the upstream reported in its reply. The message may quote prompts and keys, so it is
-        treated as text."""
+        stored like a text."""
         full = self.store_text is StoreText.FULL
         self.fail("upstream_error", message if full else "the upstream reported an error")
 
@@ -224,8 +221,8 @@ class RequestRecorder:
             self._http_status = http_status
 
     def finish(self, reason: str | None) -> None:
-        """Record that a choice ended with the finish reason ``reason``. An upstream may send anything, so a value that
-        does not look like a finish reason is not kept."""
+        """Record that a choice ended with the finish reason ``reason``. An upstream may send any value, so only values
+        that look like a finish reason are stored."""
         self._finish_reason = reason if reason is None or _REASON.fullmatch(reason) else "unknown"
 
     def record(self) -> RequestRecord:

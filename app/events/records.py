@@ -1,4 +1,4 @@
-"""The rows of the event log, as frozen values. The gateway creates them, and the writer stores them unchanged."""
+"""The rows of the event log, as frozen values. The gateway creates the rows, and the writer stores them unchanged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from policies.types import Decision
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
-    """A request. ``http_status`` is the status that the client received; times are in milliseconds.
+    """A request. ``http_status`` is the status that the client received. Times are in milliseconds.
 
     ``status`` is ``completed``, ``blocked``, ``cancelled`` (the client disconnected), ``incomplete`` (the upstream's
     reply broke off), ``upstream_error`` (the upstream returned an error) or ``failed`` (the upstream was unreachable,
@@ -43,17 +43,20 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     finish_reason: str | None
     error: str | None
     prompt: str | None = None
-    """The prompt text, its hash, or None, depending on ``GROUNDLANE_STORE_TEXT``. The same holds for every text
-    below."""
+    """The prompt text, its hash, or None, depending on ``GROUNDLANE_STORE_TEXT``. The same applies to the row's other
+    texts."""
     reply: str | None = None
     extra: Mapping[str, Any] = {}
-    """The data needed to replay the decisions, apart from documents and claims; see ``app.events.replay_data``."""
+    """The data, other than documents and claims, that is needed to replay the decisions; see
+    ``app.events.replay_data``."""
     regenerations: int = 0
-    """How often the reply was regenerated, starting from a failed sentence."""
+    """The number of times that the reply was regenerated from a failed sentence onwards."""
+    question: str | None = None
+    """The beginning of the user's question, if texts are stored in full."""
 
 
 class DocumentRow(Struct, frozen=True, kw_only=True):
-    """A document in the request. ``kept`` means that it was used; otherwise ``reason`` says why not."""
+    """A document in the request. ``kept`` means that the document was used. Otherwise, ``reason`` says why not."""
 
     position: int
     document_id: str
@@ -69,7 +72,7 @@ class DocumentRow(Struct, frozen=True, kw_only=True):
 
 
 class ClaimRow(Struct, frozen=True, kw_only=True):
-    """A claim in a sentence and its verdict, or only the sentence if it makes no claim."""
+    """A claim in a sentence with its verdict, or a sentence that makes no claim."""
 
     position: int
     choice: int
@@ -93,7 +96,8 @@ class ClaimRow(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEvent:
-    """Everything logged about one request: its row, decisions, claims and documents, stored as a whole or not at all.
+    """Everything that is logged about one request: its row, decisions, claims and documents. They are stored together
+    or not at all.
 
     ``shadow`` holds the decisions of shadow policies.
     """
@@ -105,7 +109,7 @@ class RequestEvent:
     shadow: tuple[Decision, ...] = ()
 
     def event(self) -> "RequestEvent":
-        """Return itself, because an event is a record whose rows are already built."""
+        """Return the event itself, because its rows are already built."""
         return self
 
 
@@ -113,7 +117,7 @@ class RecordedRequest(Protocol):
     """The record of a finished request."""
 
     def event(self) -> RequestEvent:
-        """Build the event. This takes time, so the log does it after the reply has been sent."""
+        """Build the event. This takes time, so the event log calls it after the reply has been sent."""
         ...
 
 
@@ -121,6 +125,6 @@ class EventLog(Protocol):
     """A destination for events."""
 
     async def append(self, record: RecordedRequest, /) -> None:
-        """Log a request's event. With ``sync`` durability, the event is committed when this returns. With ``batched``
-        durability, this neither waits for the database nor raises."""
+        """Log a request's event. With ``sync`` durability, the event is committed when the call returns. With
+        ``batched`` durability, the call neither waits for the database nor raises."""
         ...

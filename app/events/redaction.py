@@ -1,4 +1,4 @@
-"""Redacts the event log: stores texts in full, hashed or not at all, and removes them from decisions that quote
+"""Redacts the event log. Texts are stored in full, hashed or not at all, and are removed from decisions that quote
 them."""
 
 import hashlib
@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from app.settings import StoreText
 from judges.types import Consistency
-from policies.redaction import ELLIPSIS, redacted_marker, without_text
+from policies.reason_texts import ELLIPSIS, redacted_marker, without_text
 from policies.types import Citation, Decision, PolicyInputs
 
 
 def stored(text: str | None, how: StoreText) -> str | None:
-    """Return the form in which the event log stores a text."""
+    """Return the text in the form in which the event log stores it."""
     if not text or how is StoreText.NONE:
         return None
     if how is StoreText.FULL:
@@ -21,14 +21,15 @@ def stored(text: str | None, how: StoreText) -> str | None:
 
 
 def stored_decisions(decisions: Sequence[Decision], how: StoreText) -> tuple[Decision, ...]:
-    """Return the decisions as the event log stores them: without quoted texts, unless texts are stored in full."""
+    """Return the decisions in the form in which the event log stores them. Quoted texts are removed unless texts are
+    stored in full."""
     if how is StoreText.FULL:
         return tuple(decisions)
     return tuple(without_text(decision) for decision in decisions)
 
 
 def redact_inputs(inputs: PolicyInputs) -> PolicyInputs:
-    """Remove the texts from policy inputs. Claims are stored elsewhere."""
+    """Remove the texts from policy inputs. Claims are removed too, because they are stored elsewhere."""
     if not (
         inputs.citations
         or inputs.reported_unsupported
@@ -36,6 +37,7 @@ def redact_inputs(inputs: PolicyInputs) -> PolicyInputs:
         or inputs.consistency
         or inputs.conflicts
         or inputs.llm_scores
+        or inputs.question_parts
     ):
         return inputs
     return replace(
@@ -46,6 +48,7 @@ def redact_inputs(inputs: PolicyInputs) -> PolicyInputs:
         consistency=redact_consistency(inputs.consistency),
         conflicts=redact_consistency(inputs.conflicts),
         llm_scores=[replace(score, reasoning=None) for score in inputs.llm_scores],
+        question_parts=inputs.question_parts and [replace(part, text=ELLIPSIS) for part in inputs.question_parts],
     )
 
 

@@ -1,7 +1,7 @@
-"""The data needed to replay a request's decisions: written to the event log's rows, and read back.
+"""Writes the data needed to replay the decisions on a request to the event log, and reads it back.
 
-``GROUNDLANE_STORE_TEXT`` decides whether texts are stored. If not, each is replaced by an ellipsis, as in logged
-decisions.
+``GROUNDLANE_STORE_TEXT`` decides whether texts are stored. If texts are not stored, an ellipsis replaces each of them,
+as in logged decisions.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -16,8 +16,9 @@ from pydantic import TypeAdapter
 from app.events.redaction import redact_consistency, redact_inputs
 from app.settings import StoreText
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Span
-from policies.redaction import ELLIPSIS
-from policies.replay import ChoiceLog, JudgeOptions, RequestLog
+from policies.base import JudgeOptions
+from policies.reason_texts import ELLIPSIS
+from policies.replay import ChoiceLog, RequestLog
 from policies.types import PolicyInputs
 
 _VERSION = 1
@@ -67,7 +68,7 @@ _ELSEWHERE: Mapping[Any, Set[str]] = {
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
-    """Build ``requests.extra``: the data that the request's document and claim rows do not contain."""
+    """Build ``requests.extra``, which holds the data that the document and claim rows of the request don't contain."""
     if how is not StoreText.FULL and log.conflicts is not None:
         log = replace(log, conflicts=redact_consistency(log.conflicts))
     found: dict[str, Any] = {"v": _VERSION, **_to_json(log)}
@@ -87,7 +88,8 @@ def _choice(choice: ChoiceLog, how: StoreText) -> dict[str, Any]:
 
 
 def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
-    """Build ``claims.extra``: the whole verdict, except for the text of its evidence, which has its own column."""
+    """Build ``claims.extra``, which holds the whole verdict except the text of its evidence. That text has a separate
+    column."""
     stored: dict[str, Any] = _to_json(verdict)
     stored["claim"].pop("context", None)
     for name in ("best_source", "contradicting_source"):
@@ -102,8 +104,8 @@ def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    """Convert ``value`` to JSON that ``TypeAdapter`` can read, without default values. This runs for every request and
-    claim, and takes a tenth of the time that ``TypeAdapter`` needs."""
+    """Convert ``value`` to JSON that ``TypeAdapter`` can read, without default values. This function runs for every
+    request and claim. It takes a tenth of the time that ``TypeAdapter`` takes."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
@@ -125,7 +127,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 @cache
 def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
-    """Return the fields to store, each with its default, or None if ``kind`` is not a dataclass."""
+    """Return the fields to store with their defaults, or None if ``kind`` is not a dataclass."""
     if not is_dataclass(kind):
         return None
     left_out = _ELSEWHERE.get(kind, frozenset())
@@ -140,8 +142,8 @@ def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRows:
-    """The parts of one request's rows that its decisions depend on. ``extra`` and ``claims`` (each with its choice) are
-    JSON text; ``documents`` says whether each document was kept."""
+    """The parts of a request's rows that determine the decisions on it. ``extra`` and ``claims`` are JSON text, and
+    each claim comes with its choice. ``documents`` says whether each document was kept."""
 
     extra: str
     stream: bool
@@ -151,7 +153,7 @@ class LoggedRows:
 
 
 def read_log(rows: LoggedRows) -> RequestLog | None:
-    """Read the log of a request, or return None if its rows were written by a version that stored none."""
+    """Read the log of a request. Return None if its rows were written by a version that stored no replay data."""
     stored = _REQUEST.validate_json(rows.extra)
     if stored.v != _VERSION:
         return None

@@ -1,4 +1,5 @@
-"""The record of one request: plain values, collected once at its end, and the event built from them."""
+"""The record of one request. It consists of plain values that are collected at the end of the request. The event and
+its rows are built from it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -7,22 +8,51 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from app.events.claim_rows import SentenceRecord, claim_rows
 from app.events.llm_usage import llm_usage
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from app.events.redaction import stored, stored_decisions
-from app.events.replay_data import request_extra
+from app.events.replay_data import claim_extra, request_extra
 from app.settings import StoreText
-from judges.types import Chunk, Consistency, LlmCall, ReplyVerdict
-from policies.engine import PolicySet
-from policies.replay import ChoiceLog, JudgeOptions, RequestLog, shadow_decisions
-from policies.types import Action, Decision, strictest
+from judges.llm_types import LlmCall
+from judges.types import Chunk, ClaimVerdict, Consistency, ReplyVerdict, SentenceVerdict
+from policies.base import JudgeOptions
+from policies.evaluation import strictest
+from policies.policy_selection import PolicySet
+from policies.replay import ChoiceLog, RequestLog, shadow_decisions
+from policies.types import Action, Decision
+
+
+class SentenceRecord(Struct, frozen=True, kw_only=True):
+    """A sentence in the reply. ``delivered`` means that the client received it. ``retracted`` means that text from
+    another upstream call replaced it.
+
+    ``times`` says when it was complete and when it was judged, in milliseconds since the request arrived. A time is
+    None if unknown.
+    """
+
+    verdict: SentenceVerdict
+    delivered: bool
+    retracted: bool = False
+    times: tuple[float, float] | None = None
+
+
+def _extra(sentence: SentenceRecord, verdict: ClaimVerdict | None, store_text: StoreText) -> Mapping[str, Any]:
+    at = {"at": [round(ms, 1) for ms in sentence.times]} if sentence.times else {}
+    if sentence.retracted:
+        # It was never part of the reply, so replaying the decisions must ignore it.
+        return {"retracted": True, **at}
+    if verdict is None:
+        return at
+    start = sentence.verdict.sentence.span.start
+    unsupported = [(span.start - start, span.end - start, round(span.score, 4)) for span in verdict.spans]
+    return {**claim_extra(verdict, store_text), **at, **({"unsupported": unsupported} if unsupported else {})}
+
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class RequestInfo(Struct, frozen=True, kw_only=True):
-    """What was requested, and by whom."""
+    """The request and its sender."""
 
     request_id: str
     ts: datetime
@@ -33,12 +63,14 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     key_prefix: str | None = None
     prompt: str = ""
+    question: str = ""
 
 
 class GoverningPolicies(Struct, frozen=True, kw_only=True):
     """The policies that applied when the request arrived.
 
-    ``tools`` says whether they count tool messages among the documents; None if that isn't up to the policies.
+    ``tools`` says whether the policies count tool messages among the documents. None means that this doesn't depend on
+    the policies.
     """
 
     policies: PolicySet
@@ -46,11 +78,11 @@ class GoverningPolicies(Struct, frozen=True, kw_only=True):
 
 
 class RetrievalOutcome(Struct, frozen=True, kw_only=True):
-    """The request's documents, and what the retrieval policies decided about them.
+    """The documents of the request, and the decisions of the retrieval policies on them.
 
     ``dropped`` maps the position in ``chunks`` of each dropped document to the reason. ``late`` is the number of
-    documents, at the end of ``chunks``, that arrived with the reply. ``conflicts`` is the result of comparing the
-    documents, or None if they were not compared.
+    documents that arrived with the reply. They are at the end of ``chunks``. ``conflicts`` is the result of comparing
+    the documents, or None if they were not compared.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -64,8 +96,9 @@ class RetrievalOutcome(Struct, frozen=True, kw_only=True):
 class ChoiceRecord(Struct, frozen=True, kw_only=True):
     """The final state of one of the reply's choices.
 
-    ``positions`` maps each of its documents to its position in the request. ``log`` returns the data that its decisions
-    depend on. It takes time, so it is called only after the reply has been sent, unless something waits for it.
+    ``positions`` maps each document of the choice to its position in the request. ``log`` returns the data that the
+    decisions on the choice depend on. Calling ``log`` takes time, so it happens after the reply has been sent, unless
+    something waits for the data.
     """
 
     text: str
@@ -78,7 +111,7 @@ class ChoiceRecord(Struct, frozen=True, kw_only=True):
 
 
 class ReplyOutcome(Struct, frozen=True, kw_only=True):
-    """The reply as a whole. ``judge_fault`` says why a judge that should have judged it was unavailable."""
+    """The reply as a whole. ``judge_fault`` says why a required judge was unavailable."""
 
     choices: Sequence[ChoiceRecord] = ()
     verdict: str = ReplyVerdict.NOT_CHECKED.value
@@ -92,8 +125,8 @@ class ReplyOutcome(Struct, frozen=True, kw_only=True):
 
 
 class TokenCounts(Struct, frozen=True, kw_only=True):
-    """Token counts over all upstream calls for the reply. ``estimated`` means that an upstream had no time to report
-    its usage."""
+    """Token counts over all upstream calls for the reply. ``estimated`` means that at least one call ended before the
+    upstream reported its usage."""
 
     prompt: int | None = None
     completion: int | None = None
@@ -102,7 +135,8 @@ class TokenCounts(Struct, frozen=True, kw_only=True):
 
 
 class UpstreamOutcome(Struct, frozen=True, kw_only=True):
-    """The outcome of the upstream call. ``model`` is the model named in the reply, or else the requested one."""
+    """The outcome of the upstream call. ``model`` is the model named in the reply, or the requested model if the reply
+    names none."""
 
     model: str | None = None
     finish_reason: str | None = None
@@ -111,11 +145,11 @@ class UpstreamOutcome(Struct, frozen=True, kw_only=True):
 
 
 class RequestRecord(Struct, kw_only=True):
-    """A finished request. ``event`` builds its rows; the event log calls it after the reply has been sent.
+    """A finished request. ``event`` builds its rows. The event log calls it after the reply has been sent.
 
-    ``judging`` says how the policies require the reply to be judged; None if it is not judged. ``marks`` says when each
-    event first happened, in milliseconds since the request arrived. ``dropped``: how much content of each kind the
-    policies left out.
+    ``judging`` describes how the policies require the reply to be judged, or is None if it is not judged. ``marks``
+    says when each event first happened, in milliseconds since the request arrived. ``dropped`` counts the content of
+    each kind that the policies left out.
     """
 
     info: RequestInfo
@@ -139,18 +173,11 @@ class RequestRecord(Struct, kw_only=True):
 
     @property
     def action(self) -> str:
-        """The overall action on the request: ``allow``, ``warn`` or ``block``."""
+        """The overall action taken on the request: ``allow``, ``warn`` or ``block``."""
         return overall_action(self.status, self.decisions)
 
-    def stored(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-        """Return ``decisions`` as the event log stores them."""
-        return stored_decisions(decisions, self.store_text)
-
-    def choice_logs(self) -> list[ChoiceLog]:
-        return [choice.log() for choice in self.reply.choices if choice.log is not None]
-
     def event(self) -> RequestEvent:
-        """Build the request's rows, and cache them. Threads that call this concurrently get equal events."""
+        """Build the rows of the request and cache them. Threads that call this concurrently get equal events."""
         if self._event is None:
             self._event = self._make_event()
         return self._event
@@ -197,11 +224,12 @@ class RequestRecord(Struct, kw_only=True):
                 reply=stored(text, self.store_text),
                 extra=extra,
                 regenerations=upstream.tokens.regenerations,
+                question=info.question or None,
             ),
-            decisions=self.stored(self.decisions),
+            decisions=stored_decisions(self.decisions, self.store_text),
             claims=self._claim_rows(),
             documents=self._document_rows(),
-            shadow=self.stored(shadow),
+            shadow=stored_decisions(shadow, self.store_text),
         )
 
     def _replay_data(self) -> tuple[dict[str, Any], tuple[Decision, ...]]:
@@ -211,7 +239,8 @@ class RequestRecord(Struct, kw_only=True):
             return {}, ()
         try:
             log = self._log(self.governing)
-            return request_extra(log, self.store_text), shadow_decisions(self.governing.policies, log)
+            policies = self.governing.policies
+            return request_extra(log, self.store_text), shadow_decisions(policies, log) if policies.shadow else ()
         except Exception:
             _log.exception("request_log_failed", request_id=self.info.request_id)
             return {}, ()
@@ -228,18 +257,42 @@ class RequestRecord(Struct, kw_only=True):
             stream=self.info.stream,
             blocked=self.status == "blocked",
             judging=self.judging,
-            choices=self.choice_logs(),
+            choices=[choice.log() for choice in self.reply.choices if choice.log is not None],
         )
 
     def _claim_rows(self) -> tuple[ClaimRow, ...]:
+        """Return a row for each claim, and one for each sentence without claims."""
+        judged = [
+            (choice, each, verdict)
+            for choice in self.reply.choices
+            for each in choice.sentences
+            for verdict in each.verdict.claims or (None,)
+        ]
         rows: list[ClaimRow] = []
-        for choice in self.reply.choices:
-            rows += claim_rows(
-                choice.sentences,
-                choice=choice.index,
-                positions=choice.positions,
-                store_text=self.store_text,
-                first=len(rows),
+        for position, (choice, each, verdict) in enumerate(judged):
+            sentence, source = each.verdict.sentence, verdict.deciding_source if verdict else None
+            span = verdict.claim.span if verdict else sentence.span
+            rows.append(
+                ClaimRow(
+                    position=position,
+                    choice=choice.index,
+                    sentence_index=sentence.index,
+                    start=span.start,
+                    end=span.end,
+                    label=verdict.label if verdict else each.verdict.label,
+                    score=verdict.score if verdict else None,
+                    confidence=verdict.confidence if verdict else None,
+                    document_id=source.document_id if source else None,
+                    document_index=choice.positions[source.document_index] if source else None,
+                    evidence_start=source.span.start if source else None,
+                    evidence_end=source.span.end if source else None,
+                    delivered=each.delivered,
+                    reason=verdict.reason if verdict else None,
+                    judge_ms=each.times[1] - each.times[0] if each.times else None,
+                    text=stored(sentence.text, self.store_text),
+                    evidence=stored(source.content, self.store_text) if source else None,
+                    extra=_extra(each, verdict, self.store_text),
+                )
             )
         return tuple(rows)
 
@@ -264,8 +317,8 @@ class RequestRecord(Struct, kw_only=True):
 
 
 def overall_action(status: str, decisions: Sequence[Decision]) -> str:
-    """Return the overall action (``allow``, ``warn`` or ``block``) of ``decisions`` on a request that ended with
-    ``status``."""
+    """Return the overall action (``allow``, ``warn`` or ``block``) that follows from ``decisions`` on a request that
+    ended with ``status``."""
     if status == "blocked":
         return Action.BLOCK.value
     action = strictest([decision.action for decision in decisions])

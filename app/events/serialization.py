@@ -12,14 +12,14 @@ from msgspec.structs import asdict
 from app.events.records import RequestEvent
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Rows by table name, parents first."""
+"""Rows by table name, with parent tables first."""
 
 _INT64 = 2**63
 
 
 def event_rows(event: RequestEvent) -> Rows:
-    """Build the rows of ``event``. Keys derive from the request's id and the position, so the same event always has the
-    same keys."""
+    """Build the rows of ``event``. Keys are derived from the id of the request and the position, so the same event
+    always has the same keys."""
     request = event.request
     row = _columns(request)
     request_id = row["request_id"]
@@ -57,7 +57,7 @@ def event_rows(event: RequestEvent) -> Rows:
 
 
 def _columns(row: Struct) -> dict[str, Any]:
-    """Return a row's fields, made plain except for its time."""
+    """Return the fields of a row, converted to plain JSON types except for its time."""
     found = asdict(row)
     for name, value in found.items():
         # Most values are one of these; checking here saves a call.
@@ -69,10 +69,10 @@ def _columns(row: Struct) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Convert ``value`` to a form that every database accepts: no NUL or lone surrogate in a text, no NaN, only JSON
+    """Convert ``value`` to a form that every database accepts: no NUL or lone surrogate in strings, no NaN, only JSON
     types.
 
-    An invalid character in a reply must not lose the event, or other events in its batch.
+    An invalid character in a reply must not cause the loss of the event or of other events in the batch.
     """
     kind = type(value)
     if kind is str:
@@ -85,8 +85,8 @@ def plain(value: Any) -> Any:
 
 
 def _is_sound(value: dict[str, Any]) -> bool:
-    """Whether ``value`` can be stored as it is, checked by encoding it. A null in the encoding may stand for a NaN, so
-    the result is then False."""
+    """Return whether ``value`` can be stored unchanged, which is checked by encoding it. If the encoding contains a
+    null, return False, because it may stand for a NaN."""
     try:
         encoded = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)
     except TypeError:

@@ -1,1 +1,1 @@
-"""One governed request, from the call to the record."""
+"""Handles governed requests, from the incoming call to the log record."""

@@ -1,30 +1,41 @@
-"""Opens the choices of a reply: each with its own evaluation of the policies, and a check if a judge looks at it."""
+"""Opens a reply: creates the context that its choices share, and gives each choice a separate policy evaluation."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from app.events.recorder import Timings
+from app.events.recorder import RequestRecorder, Timings
+from app.gateway.retrieval import Retrieval
+from app.protocols.documents import ParsedRequest
+from app.protocols.documents.parsed_request import asked_in, question_of, questions_in, questions_of, written_by_user
+from app.reply.checks.final_checks import FinalCheck
 from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice
-from app.reply.context import ReplyContext
+from app.reply.choice_findings import ReplyContext
+from app.reply.grounding_object import retrieval_summary
+from app.reply.reader_output import Mode
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.evidence.index import EvidenceIndex
-from judges.types import Chunk
+from judges.types import Chunk, ReplyVerdict
+from policies.citations.document_names import DocumentNames
+from policies.citations.extraction import reported_citations
 from policies.citations.markers import names_only_documents
-from policies.engine import GroundingSettings, PolicySet, ReplyEvaluation
+from policies.policy_selection import PolicySet, ReplyEvaluation, ReplySettings
 from policies.types import PolicyInputs
 
 LateDocuments = Callable[[Sequence[Chunk]], Awaitable[tuple[ReplyContext, EvidenceIndex | None]]]
-"""Takes in documents that come with a reply; returns the context and the evidence of the choices opened after them."""
+"""Adds documents that came with a reply. Returns the context and the evidence for choices that are opened
+afterwards."""
 
 _NO_DECISIONS = PolicySet().evaluate_reply(PolicyInputs())
-"""Stateless, since no policy is in it."""
+"""The evaluation without policies. It has no state."""
 
 
 class UntouchedChoices:
-    """Opens the choices of a reply that passes untouched. Without ``late``, documents in the reply are no evidence."""
+    """Opens the choices of a reply that is forwarded unchanged. Without ``late``, documents in the reply don't count as
+    evidence.
+    """
 
     def __init__(self, context: ReplyContext, timings: Timings, late: LateDocuments | None) -> None:
         self._context = context
@@ -40,7 +51,7 @@ class UntouchedChoices:
 
 
 class GovernedChoices:
-    """Opens the choices of a reply that ``policies`` decide about. ``evidence``: their documents, prepared."""
+    """Opens the choices of a reply that ``policies`` decide on. ``evidence`` contains the prepared documents."""
 
     def __init__(
         self,
@@ -71,38 +82,113 @@ class GovernedChoices:
 
     def _use(self, context: ReplyContext, evidence: EvidenceIndex | None) -> None:
         self._evidence = evidence if context.unjudged is None else None
-        if self._evidence is None and self._policies.in_category("grounding"):
-            # Nothing can be judged, but what of the reply states nothing is known all the same.
+        if self._evidence is None and self._policies.governs_reply:
+            # Nothing can be judged, but text without statements is still recognized.
             self._evidence = EvidenceIndex((), (), window_tokens=1, chunks=context.chunks)
         elif self._evidence is not None:
-            context = replace(context, citation_checker=self._checker.citation_checker(self._evidence))
+            context = replace(context, citation_checker=partial(self._checker.citation_checker, self._evidence))
         self._context = context
 
 
 def shadow_check(
     policies: PolicySet, context: ReplyContext, checker: GroundingChecker, evidence: EvidenceIndex
 ) -> ShadowCheck:
-    """Judges a reply that passes untouched, for the shadow policies."""
-    settings = policies.grounding_settings
-    return ShadowCheck(lambda: _open_check(checker, evidence, settings, context), context.names)
+    """Create the check that judges an unchanged reply for the shadow policies."""
+    settings = policies.reply_settings
+    return ShadowCheck(
+        lambda: _open_check(checker, evidence, settings, context),
+        context.names,
+        judges_reasoning=PolicySet(policies.shadow).reply_settings.reasoning_action == "judge",
+    )
 
 
 def _evaluate(policies: PolicySet, context: ReplyContext) -> ReplyEvaluation:
-    return policies.evaluate_reply(context.policy_inputs(judged=context.unjudged is None, final=False))
+    return policies.evaluate_reply(
+        context.policy_inputs(
+            judged=context.unjudged is None,
+            final=False,
+            citations=reported_citations(context.options.reported.citations, context.chunks),
+            documents_may_follow=context.documents_may_follow,
+        )
+    )
 
 
 def _open_check(
-    checker: GroundingChecker, evidence: EvidenceIndex, settings: GroundingSettings, context: ReplyContext
+    checker: GroundingChecker, evidence: EvidenceIndex, settings: ReplySettings, context: ReplyContext
 ) -> ReplyCheck:
     return checker.reply(
         evidence,
-        thresholds=settings.thresholds,
-        max_sources_per_claim=settings.max_sources_per_claim,
-        # Where no judge looks at the reply, that is why its claims have no verdict, whatever their number.
-        max_claims=settings.max_claims if context.unjudged is None else None,
+        thresholds=settings.judging.thresholds,
+        max_sources_per_claim=settings.judging.max_sources,
+        # Without a judge, claims are reported as unjudged, not as skipped, however many there are.
+        max_claims=settings.judging.max_claims if context.unjudged is None else None,
         correct=settings.corrects and context.strippable,
         is_json=context.is_json,
         question=context.asked,
         conversation=context.conversation,
         resolves=partial(names_only_documents, names=context.names),
     )
+
+
+def reply_context(
+    retrieval: Retrieval,
+    parsed: ParsedRequest,
+    kept: Sequence[Chunk],
+    *,
+    request_id: str,
+    checker: GroundingChecker,
+    final_checks: Sequence[FinalCheck],
+) -> ReplyContext:
+    """Build the context that the choices of the reply to ``parsed`` share. ``kept`` contains the documents that the
+    reply may use."""
+    decision, available = retrieval.decision, checker.available
+    unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
+    return ReplyContext(
+        request_id=request_id,
+        options=parsed.options,
+        chunks=kept,
+        names=DocumentNames(kept),
+        positions=[index for index in range(len(parsed.chunks)) if index not in decision.dropped],
+        injectable=parsed.injectable,
+        strippable=retrieval.mode is not Mode.LIVE and not parsed.is_json,
+        indivisible=retrieval.mode is not Mode.LIVE and parsed.is_json,
+        retrieval=retrieval_summary(parsed.chunks, decision.dropped, decision.decisions, parsed.notes),
+        retrieval_decisions=decision.decisions,
+        unjudged=unjudged,
+        judge_unavailable=bool(kept) and not available,
+        judge_name=checker.name if available else None,
+        expected=parsed.choices or 1,
+        final_checks=final_checks,
+        earlier=retrieval.earlier,
+        is_json=parsed.is_json,
+        asked=question_of(parsed.query) if parsed.query else asked_in(parsed.body),
+        question=questions_of(parsed.query) if parsed.query else questions_in(parsed.body),
+        conversation=written_by_user(parsed.body, parsed.query),
+        documents_may_follow=parsed.late,
+    )
+
+
+def late_documents(
+    retrieval: Retrieval, recorder: RequestRecorder, checker: GroundingChecker, final_checks: Sequence[FinalCheck]
+) -> LateDocuments:
+    """Add documents that came with the reply to the evidence for later choices. Documents from collections that the key
+    doesn't allow are left out.
+    """
+    parsed, kept, key = retrieval.admitted.request.parsed, retrieval.kept, retrieval.admitted.request.key
+
+    async def take(documents: Sequence[Chunk]) -> tuple[ReplyContext, EvidenceIndex | None]:
+        nonlocal parsed, kept
+        if key is not None:
+            documents = [document for document in documents if key.permits(document, unnamed=True)]
+        parsed = parsed.with_chunks(documents, [f"output:{chunk.id}" for chunk in documents])
+        kept = (*kept, *documents)
+        late = recorder.retrieval.late + len(documents)
+        recorder.retrieval = replace(recorder.retrieval, chunks=parsed.chunks, late=late)
+        judged = retrieval.mode is not Mode.UNTOUCHED and kept and checker.error is None
+        evidence = await checker.prepare(kept) if judged else None
+        context = reply_context(
+            retrieval, parsed, kept, request_id=recorder.request_id, checker=checker, final_checks=final_checks
+        )
+        return context, evidence
+
+    return take

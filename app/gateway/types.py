@@ -1,4 +1,4 @@
-"""What the API routes and the gateway exchange: the request, the adapter for its protocol, the response."""
+"""The types that API routes and the gateway exchange: the request, the adapter for its protocol, and the response."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from app.auth import GatewayKey
-from app.gateway.request_scope import ReplyStream
+from app.gateway.request_lifetime import ReplyStream
 from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.stream_events import Continuation, Frame, Output, UpstreamEvent
 from app.protocols.documents import ParsedRequest
@@ -15,67 +15,74 @@ from judges.types import Chunk
 
 
 class ProtocolAdapter(Protocol):
-    """Speaks one client API: decodes the upstream's bytes into events, and encodes outputs for the client."""
+    """Implements one client API: decodes the upstream's bytes into events, and encodes outputs for the client."""
 
     @property
     def api(self) -> str: ...
 
     @property
     def path(self) -> str:
-        """The upstream's path, after ``/v1``."""
+        """The upstream path, after ``/v1``."""
+        ...
+
+    @property
+    def judges_reasoning(self) -> bool:
+        """Whether reasoning in separate fields, items or blocks can be judged and delivered in place."""
         ...
 
     def restricted(self, fields: KnownFields) -> "ProtocolAdapter":
-        """The adapter that writes replies from ``fields`` alone, for one request."""
+        """Return an adapter for one request that rebuilds the reply only from ``fields``."""
         ...
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
-        """All text that goes upstream, for hashing and for counting tokens."""
+        """Return all text that is sent upstream, for hashing and for counting tokens."""
         ...
 
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-        """A copy of the request's body with ``chunks`` written into its prompt, at the place that ``where`` names."""
+        """Return a copy of the request body with ``chunks`` written into the prompt at the position ``where``."""
         ...
 
     def decode(
         self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        """The events of a reply. A whole reply is laid out as the events of a stream, so both take the same path.
+        """Yield the events of a reply. A whole reply is converted to the events of a stream, so that both take the same
+        path.
 
-        ``dropped`` are the positions of the documents that policies dropped, for an API that numbers its documents.
+        ``dropped`` contains the positions of the documents that policies dropped, for an API that numbers its
+        documents.
         """
         ...
 
     def encode(self, output: Output) -> bytes:
-        """An output of a streamed reply as bytes; empty if the client gets nothing for it."""
+        """Encode an output of a streamed reply. The result is empty if the client doesn't receive the output."""
         ...
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """The body of a unary reply, from the upstream's body and the outputs."""
+        """Build the body of a unary reply from the upstream's body and the outputs."""
         ...
 
 
 @runtime_checkable
 class ResumableAdapter(Protocol):
-    """Implemented too by an adapter whose API lets an upstream continue a reply from a given beginning."""
+    """An adapter for an API in which an upstream can continue a reply from a given beginning."""
 
     def cannot_continue(self, body: Mapping[str, Any]) -> str | None:
-        """Why the reply to ``body`` cannot be continued, in one word; None if it can."""
+        """Return a one-word reason why the reply to ``body`` cannot be continued, or None if it can."""
         ...
 
     def continuing(self, body: Mapping[str, Any], continuation: Continuation) -> dict[str, Any]:
-        """The request that asks for the continuation. ``body`` is the first call's."""
+        """Build the request for the continuation. ``body`` is the request body of the first call."""
         ...
 
     def decode_continued(
         self, body: AsyncIterator[bytes], content_type: str, like: Frame
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        """The events of the continuation, as if they belonged to the reply that ``like`` is a frame of."""
+        """Yield the events of the continuation, as if they belonged to the reply that the frame ``like`` comes from."""
         ...
 
 
 class GatewayRequest(Struct, frozen=True, kw_only=True):
-    """A governed request as an API route hands it over."""
+    """A governed request, as passed on by an API route."""
 
     adapter: ProtocolAdapter
     parsed: ParsedRequest
@@ -83,16 +90,10 @@ class GatewayRequest(Struct, frozen=True, kw_only=True):
     query: str = ""
     key: GatewayKey | None = None
 
-    @property
-    def key_names(self) -> tuple[str, ...] | None:
-        """The names by which a policy's scope may refer to the caller's key."""
-        return None if self.key is None else self.key.names
-
 
 class GatewayResponse(Struct, frozen=True, kw_only=True):
-    """The answer: ``stream`` if there is one, which must be closed; otherwise ``body``.
-
-    ``held``: text may be held back, so the client needs a sign of life now and then.
+    """The response. A streamed response is in ``stream``, which must be closed, and any other response is in ``body``.
+    ``held`` means that text may be held back, so the client needs heartbeats.
     """
 
     status: int

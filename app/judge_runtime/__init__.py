@@ -1,1 +1,1 @@
-"""Builds the judges from the settings, for the gateway, for commands, and as an HTTP server."""
+"""Builds the judges from the settings, for the gateway, for commands and for judge servers."""

@@ -1,25 +1,27 @@
-"""The process's LLM judge: its endpoints, keys and prices from the settings, and its scores for whole replies."""
+"""The LLM judge of a process, with endpoints, keys and prices from the settings, and the check that scores whole
+replies."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from app.analytics.configured_prices import open_prices
 from app.config import UpstreamSpec
 from app.reply.checks.final_checks import FinalCheck, WholeReply
-from app.settings import Settings, SettingsError, UpstreamApi
-from judges.llm import PROVIDERS, Endpoint, LlmJudge, LlmKeySource, LlmScoringMode, PriceTable
+from app.settings import Settings, UpstreamApi
+from judges.llm import PROVIDERS, Endpoint, LlmJudge, LlmKeySource, LlmScoringMode
 from judges.llm.llm_client import Observe
 
 _AZURE_V1 = "/openai/v1"
 
 
 class LlmKeys:
-    """API keys for the LLM judge. The key for an endpoint comes from the first of these that exists: the provider's
-    setting, the secret with the endpoint's name, the upstream with that name, an upstream on the same host."""
+    """API keys for the LLM judge. The key for an endpoint comes from the first of these sources that exists: the
+    provider's setting, the secret with the name of the endpoint, the upstream with that name, or an upstream on the
+    same host."""
 
     def __init__(self, settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: LlmKeySource) -> None:
         self._secrets = secrets
@@ -50,8 +52,9 @@ class LlmKeys:
 def open_llm_judge(
     settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: LlmKeySource, observe: Observe
 ) -> LlmJudge:
-    """Build the judge described by ``settings``, without calling or importing anything yet. Any upstream can serve it
-    too, as ``upstream/model``. ``observe`` receives every call. Raises SettingsError for an invalid price file."""
+    """Build the judge that ``settings`` describe, without calling or importing anything yet. An upstream can also serve
+    the model, as ``upstream/model``. ``observe`` is called with every LLM call. Raises SettingsError for an invalid
+    price file."""
     return LlmJudge(
         keys=LlmKeys(settings, upstreams, secrets),
         model=settings.llm_judge_model,
@@ -66,16 +69,8 @@ def open_llm_judge(
     )
 
 
-def open_prices(settings: Settings) -> PriceTable:
-    """Load the prices of LLM calls. Raises SettingsError for an invalid price file."""
-    try:
-        return PriceTable.read(Path(settings.llm_judge_prices)) if settings.llm_judge_prices else PriceTable()
-    except ValueError as error:
-        raise SettingsError(f"GROUNDLANE_LLM_JUDGE_PRICES: {error}") from None
-
-
 def llm_scores(judge: LlmJudge) -> FinalCheck:
-    """Build the check that asks ``judge`` for the scores of a whole reply that policies request."""
+    """Build the check that asks ``judge`` to score a whole reply, if policies require a score."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         requests = reply.settings.score_requests

@@ -2,10 +2,16 @@
 
 from app.config import load_config
 from app.judge_runtime.llm import open_llm_judge
+from app.judge_runtime.remote_access import judge_access
 from app.settings import Settings, SettingsError
 from judges.cross_encoder import open_scorer
 from judges.llm import LlmJudge
 from judges.protocols import PairScorer
+
+_TIMEOUT_S = 60.0
+"""Time limit per request to a remote judge. It is long, because no user waits for the result, and a service may ask for
+pauses between requests.
+"""
 
 
 class JudgeMissingError(Exception):
@@ -15,8 +21,8 @@ class JudgeMissingError(Exception):
 def open_cross_encoder(settings: Settings) -> PairScorer | None:
     """Build the cross-encoder named in the settings, without loading it. Raises SettingsError if it is unknown."""
     try:
-        key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
-        return open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
+        access = judge_access(settings, timeout_s=_TIMEOUT_S)
+        return open_scorer(settings.judge, threads=settings.judge_threads, access=access)
     except ValueError as error:
         raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
 
@@ -28,7 +34,7 @@ def open_llm(settings: Settings) -> LlmJudge:
 
 
 class _NoSecrets:
-    """An empty source of secrets: they are in the gateway's database, which is not open here."""
+    """An empty source of secrets. Secrets are stored in the gateway's database, which is not open here."""
 
     def key(self, name: str) -> str | None:
         return None

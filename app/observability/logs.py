@@ -1,4 +1,4 @@
-"""Structured logging through one handler, without secrets or texts written by people or models."""
+"""Structured logging through one handler. Secrets and texts that people or models wrote are masked."""
 
 import logging
 import re
@@ -40,15 +40,15 @@ _SECRET_VALUES = (
 
 
 _MAYBE_SECRET = re.compile(r"(?i)bearer|basic|://|(?:sk|gl|pk)-|\[parameters: |input_value=")
-"""A cheap pre-check: if this doesn't match, none of the patterns above does."""
+"""A cheap check that comes first: if this pattern doesn't match, none of the patterns for secrets match."""
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Mask secrets and texts at any depth. This is a structlog processor.
+    """Mask secrets and texts at any depth. This function is a structlog processor.
 
-    Values are masked if their key names a secret (``authorization``, ``x-api-key``, ``admin_token``) or a text written
-    by people or models (``messages``, ``content``, ``text``, ``prompt``). Bearer tokens, passwords in URLs and API keys
-    in the usual formats are masked wherever they occur.
+    A value is masked if its key names a secret (``authorization``, ``x-api-key``, ``admin_token``) or a text that
+    people or models wrote (``messages``, ``content``, ``text``, ``prompt``). Bearer tokens, passwords in URLs and API
+    keys in the usual formats are masked wherever they occur.
     """
     return {key: _clean(key, value) for key, value in event.items()}
 
@@ -58,8 +58,8 @@ _PARAGRAPHS = frozenset({"exception", "stack"})
 
 
 def one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Escape control characters for the console format, so that a value can't start a new line or send terminal escape
-    sequences. Lines of a traceback are indented. JSON output needs none of this."""
+    """Escape control characters for the console format. A value can then neither start a new line nor send terminal
+    escape sequences. Lines of a traceback are indented. JSON output doesn't need this."""
     return {key: _shaped(key, value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -89,7 +89,7 @@ def _clean(key: str, value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _substitute(key: str) -> str | None:
-    """Return the replacement for the value of ``key``, or None if the value itself must be examined."""
+    """Return the replacement for the value of ``key``, or None if the value must be examined."""
     if _SECRET_KEY.search(key):
         return MASK
     return REDACTED if key.lower() in _TEXT_KEYS else None
@@ -110,8 +110,8 @@ def mask(text: str) -> str:
 
 def log_often(logger: str, event: str, lines: Iterable[tuple[datetime, Mapping[str, Any]]]) -> None:
     """Log ``event`` at info level for each of ``lines``, which are pairs of a timestamp and the line's fields. Bound
-    context variables are not added. Use this for lines logged on every request: with JSON output and no other handler,
-    it bypasses structlog, which is much faster."""
+    context variables are not added. Use this for lines that are logged on every request. With JSON output and no other
+    handler, it bypasses structlog, which is much faster."""
     direct = _direct
     if direct is None or logging.root.handlers != [direct] or not logging.getLogger(logger).isEnabledFor(logging.INFO):
         log = structlog.stdlib.get_logger(logger)
@@ -140,7 +140,7 @@ def _cached_clean(name: str, value: Any) -> Any:
 
 
 _SHORT = 32
-"""In characters. Values shorter than this tend to repeat, unlike ids, so their cleaned form is cached."""
+"""In characters. Shorter values tend to repeat, unlike ids, so their masked form is cached."""
 
 
 @lru_cache(maxsize=4096)
@@ -149,14 +149,15 @@ def _clean_short(name: str, text: str) -> Any:
 
 
 _direct: "logging.StreamHandler[TextIO] | None" = None
-"""The handler if its output is JSON, otherwise None."""
+"""The log handler if its output is JSON, otherwise None."""
 
 
 def configure_logging(level: str, format: str, *, stream: TextIO | None = None) -> None:
     """Send all log lines of the process, including those of libraries, through one handler.
 
     ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``format`` is ``json`` or ``console``; ``stream`` is
-    stderr by default. May be called again. Variables bound with ``structlog.contextvars`` are added to each line.
+    stderr by default. You can call it again to change the configuration. Variables bound with ``structlog.contextvars``
+    are added to each line.
     """
     stream = stream or sys.stderr
     shared: list[structlog.typing.Processor] = [

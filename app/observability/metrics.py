@@ -1,4 +1,4 @@
-"""Prometheus metrics. Labels have few distinct values: models, agents and keys are not labels."""
+"""Prometheus metrics. Labels have few distinct values, so models, agents and keys are not used as labels."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.process_collector import ProcessCollector
 
 from app.events.records import RequestEvent, RequestRow
-from judges.types import LlmCall
+from judges.llm_types import LlmCall
 
 _MULTIPROCESS: Any = multiprocess  # Its functions have no type annotations.
 
@@ -47,7 +47,7 @@ class EventTotals:
 
 
 class _BoundedLabel:
-    """Bounds a label's cardinality: after ``limit`` distinct values, new ones become ``other``."""
+    """Limits the cardinality of a label. After ``limit`` distinct values, new values become ``other``."""
 
     def __init__(self, limit: int = 64) -> None:
         self._limit = limit
@@ -63,15 +63,15 @@ class _BoundedLabel:
 
 
 _SAMPLED_S = 0.25
-"""Maximum age of another worker's gauges at a scrape."""
+"""Seconds between two updates of the gauges that a worker publishes for scrapes of other workers."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
 class Metrics:
     """The gateway's Prometheus metrics. Each app has its own registry.
 
-    With several workers, each process writes its values to files in ``PROMETHEUS_MULTIPROC_DIR`` (set by ``groundlane
-    serve --workers``), and a scrape of any worker returns the metrics of all.
+    With several workers, each process writes its values to files in ``PROMETHEUS_MULTIPROC_DIR``, which ``groundlane
+    serve --workers`` sets. A scrape of any worker then returns the metrics of all workers.
     """
 
     def __init__(
@@ -82,8 +82,9 @@ class Metrics:
         before: Callable[[], None] = lambda: None,
         lag_s: float = 0.0,
     ) -> None:
-        """``judge`` and ``events`` are read at each scrape. ``before`` is called first, to count pending events;
-        ``lag_s`` is the maximum time that events stay pending in another worker, in seconds."""
+        """Set the sources of the gauges. ``judge`` and ``events`` are read at each scrape. ``before`` is called first,
+        to count pending events. ``lag_s`` is the maximum time, in seconds, that events stay pending in another
+        worker."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
@@ -99,12 +100,12 @@ class Metrics:
         self._request_seconds = self._histogram("request_seconds", "Request duration, from first to last byte", "api")
         self._upstream_seconds = self._histogram("upstream_seconds", "Time spent on the upstream reply", "api")
         self._judge_seconds = self._histogram("judge_seconds", "Time spent judging, per request", "api")
-        self._sentences = self._counter("sentences", "Claims, and sentences without claims, by verdict", "label")
+        self._sentences = self._counter("sentences", "Claims and sentences without claims, by verdict", "label")
         self._unjudged = self._counter("unjudged", "Claims that could not be judged, by reason", "reason")
         of_decision = ("category", "action", "reason_code")
         self._decisions = self._counter("decisions", "Policy decisions", *of_decision)
         self._shadow = self._counter("shadow_decisions", "Decisions of policies in shadow mode", *of_decision)
-        # These are looked up on every request; they have few label values.
+        # These are looked up on every request. They have few label values.
         self._took = cache(self._request_seconds.labels)
         self._upstream_took, self._judge_took = cache(self._upstream_seconds.labels), cache(self._judge_seconds.labels)
         self._regenerations = self._counter("regenerations", "Replies regenerated after a sentence failed", "api")
@@ -112,7 +113,9 @@ class Metrics:
             "upstream_errors", "Upstream failures, including those fixed by a retry", "kind"
         )
         self._keys_refused = self._counter("keys_refused", "Requests refused because of their gateway key", "reason")
-        self._admin_tokens_wrong = self._counter("admin_tokens_wrong", "Requests refused for a wrong admin token")
+        self._admin_tokens_wrong = self._counter(
+            "admin_tokens_wrong", "Requests refused because of a wrong admin token"
+        )
         self._dropped_fields = self._counter(
             "dropped_fields", "Fields of upstream replies left out under a grounding policy", "api", "field"
         )
@@ -123,6 +126,8 @@ class Metrics:
         self._llm_seconds = self._histogram("llm_seconds", "LLM judge call duration", "mode")
         self._llm_tokens = self._counter("llm_tokens", "LLM judge tokens", "kind")
         self._llm_cost = self._counter("llm_cost_usd", "LLM judge cost, for models with known prices")
+        self._alerts = self._counter("alerts", "Alerts whose state changed", "state")
+        self._alert_messages = self._counter("alert_messages", "Attempts to send a message about an alert", "outcome")
         self._open_streams = self._gauge("open_streams", "Streamed replies in progress")
         self._judge_queue = self._gauge("judge_queue_depth", "Claim-passage pairs waiting for the judge")
         self._judge_cache = self._gauge("judge_cache_bytes", "Upper bound of the verdict cache's memory")
@@ -185,20 +190,29 @@ class Metrics:
         self._upstream_errors.labels(self._kind(kind)).inc()
 
     def observe_key_refused(self, reason: str) -> None:
-        """Count a request refused because of its key: ``wrong`` (missing, unknown or revoked) or ``rate``."""
+        """Count a request that was refused because of its key. ``reason`` is ``wrong`` (missing, unknown or revoked) or
+        ``rate``."""
         self._keys_refused.labels(reason).inc()
 
     def observe_wrong_admin_token(self) -> None:
-        """Count a request refused because of a wrong admin token."""
+        """Count a request that was refused because of a wrong admin token."""
         self._admin_tokens_wrong.inc()
 
     def observe_dropped_field(self, api: str, field: str) -> None:
-        """Count a reply field that was left out because it is not in the tables of known fields. There are few such
-        names."""
+        """Count a reply field that was left out because it is not in the tables of known fields. The number of distinct
+        names is small."""
         self._dropped_fields.labels(api, field).inc()
 
+    def observe_alert(self, state: str) -> None:
+        """Count an alert whose state changed to ``firing`` or ``resolved``."""
+        self._alerts.labels(state).inc()
+
+    def observe_alert_message(self, outcome: str) -> None:
+        """Count an attempt to send a message about an alert: ``sent``, ``retried`` or ``failed``."""
+        self._alert_messages.labels(outcome).inc()
+
     def observe_limit_alone(self) -> None:
-        """Count a request whose rate limit was counted per worker instead of across all workers."""
+        """Count a request whose rate limit was applied per worker instead of across all workers."""
         self._limits_alone.inc()
 
     def observe_llm_call(self, call: LlmCall) -> None:
@@ -219,20 +233,21 @@ class Metrics:
             self._open_streams.dec()
 
     async def keep_sampled(self) -> None:
-        """With several workers, regularly publish the judge's and the event writer's values, for scrapes of other
-        workers."""
+        """With several workers, regularly publish the values of the judge and the event writer, so that scrapes of
+        other workers include them."""
         while self._multiprocess:
             self._sample()
             await asyncio.sleep(_SAMPLED_S)
 
     async def scraped(self) -> bytes:
-        """Like ``render``, but waits until every worker has counted the requests that have ended by now."""
+        """Like ``render``, but wait until every worker has counted all requests that have already ended."""
         if self._multiprocess:
             await asyncio.sleep(self._lag_s)
         return self.render()
 
     def render(self) -> bytes:
-        """Format the metrics in Prometheus's text format. Serve them as ``prometheus_client.CONTENT_TYPE_LATEST``."""
+        """Format the metrics in Prometheus's text format. Serve the result as
+        ``prometheus_client.CONTENT_TYPE_LATEST``."""
         return generate_latest(self._collected())
 
     def readings(self) -> Mapping[str, float]:
@@ -273,7 +288,7 @@ class Metrics:
 
 
 def _forget_dead_workers(folder: Path) -> None:
-    """Remove the gauges of killed workers. Their counters stay valid and are kept."""
+    """Remove the gauges of killed workers. Their counters remain valid, so they are kept."""
     for file in folder.glob("gauge_live*_*.db"):
         pid = int(file.stem.rsplit("_", 1)[-1])
         try:

@@ -1,7 +1,7 @@
 """OpenTelemetry spans, and trace propagation to the upstream.
 
-A call's span lasts from its first byte to its last; an upstream span lasts until the reply is read. All other spans are
-created from the request's event, which has the timestamps, once the request is over.
+The span of a call lasts from its first byte to its last. An upstream span lasts until the reply has been read. All
+other spans are created after the request has ended, with the timestamps in its event.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +32,8 @@ from app.observability.span_attributes import (
     without_none,
 )
 from app.upstream import RoutedResponse, UpstreamClient, UpstreamRequest
-from policies.types import Action, Decision
+from policies.registry import decides_on
+from policies.types import Action, Decision, PolicySubject
 
 _SERVER_ERROR = 500
 _PREFIX = "/v1/"
@@ -48,11 +49,11 @@ class _Call:
     span: Span
     context: Context
     began: int
-    """When the request was read, in nanoseconds since the epoch."""
+    """The time when the request was read, in nanoseconds since the epoch."""
     upstream: list[Span] = field(default_factory=list)
     status: int | None = None
     is_message: bool = False
-    """An MCP message within a call, with its own span."""
+    """Whether this is an MCP message within a call, which has its own span."""
 
     def at(self, ms: float) -> int:
         return self.began + int(ms * _NS_PER_MS)
@@ -73,7 +74,7 @@ _CALL: ContextVar[_Call | None] = ContextVar("groundlane_traced_call", default=N
 
 def configured(exporters: Sequence[str], environment: Mapping[str, str]) -> "OtelTracing":
     """Set up tracing from OpenTelemetry's environment variables, or with the provider that the process's
-    instrumentation has installed.
+    instrumentation has already installed.
 
     Raises ValueError for exporters other than ``otlp`` and ``console``, and ImportError if a package is missing.
     """
@@ -104,7 +105,7 @@ def _exporter(name: str, environment: Mapping[str, str]) -> SpanExporter:
 
 
 class OtelTracing:
-    """Creates spans with ``provider``; there is one instance per process. An ``owned`` provider is shut down with this
+    """Creates spans with ``provider``. There is one instance per process. An ``owned`` provider is shut down with this
     object."""
 
     def __init__(self, provider: TracerProvider, *, owned: bool = True) -> None:
@@ -138,7 +139,7 @@ class OtelTracing:
         return traced
 
     def sending(self, request: UpstreamRequest) -> tuple[UpstreamRequest, Span | None]:
-        """Return ``request`` with trace context headers, and its span, which ends with the reply."""
+        """Return ``request`` with trace context headers, and its span. The span ends with the reply."""
         call = _CALL.get()
         if call is None:
             return request, None
@@ -216,7 +217,7 @@ class OtelTracing:
     def _documents(self, call: _Call, event: RequestEvent, marks: Mapping[str, float]) -> None:
         if not event.documents:
             return
-        decisions = [decision for decision in event.decisions if decision.category == "retrieval"]
+        decisions = [each for each in event.decisions if decides_on(each.category, PolicySubject.DOCUMENTS)]
         asked = marks.get("upstream_asked", 0.0 if event.request.upstream_ms is not None else event.request.total_ms)
         attributes = {
             "groundlane.documents": len(event.documents),
@@ -225,7 +226,7 @@ class OtelTracing:
         self._decided(call, "policies retrieval", decisions, (0.0, asked), attributes)
 
     def _upstream(self, call: _Call, row: RequestRow, marks: Mapping[str, float]) -> None:
-        """Create the upstream spans. Reply attributes belong to the last upstream call; token counts cover all calls
+        """Create the upstream spans. Reply attributes belong to the last upstream call. Token counts cover all calls
         for a regenerated reply."""
         if not call.upstream:
             return
@@ -268,7 +269,9 @@ class OtelTracing:
         span.end(call.at(end))
 
     def _grounding(self, call: _Call, event: RequestEvent) -> None:
-        decisions = [decision for decision in event.decisions if decision.category != "retrieval"]
+        decisions = [
+            decision for decision in event.decisions if not decides_on(decision.category, PolicySubject.DOCUMENTS)
+        ]
         if decisions:
             total, took = event.request.total_ms, sum(decision.latency_ms for decision in decisions)
             self._decided(call, "policies grounding", decisions, (max(0.0, total - took), total), {})

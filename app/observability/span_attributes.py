@@ -1,4 +1,5 @@
-"""Span attributes for a request, named after the GenAI semantic conventions where possible. They contain no texts."""
+"""Span attributes for a request, named after the GenAI semantic conventions where possible. The attributes contain no
+prompts, replies or documents."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -19,10 +19,10 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 class Tracing(Protocol):
-    """The tracing hooks. Without tracing, none of them is in the request path."""
+    """The tracing hooks. Without tracing, no tracing code is on the request path."""
 
     def app(self, app: ASGIApp) -> ASGIApp:
-        """Wrap ``app`` so that each call to ``/v1`` and ``/mcp`` gets a span that continues the caller's trace."""
+        """Wrap ``app`` so that each call to ``/v1`` or ``/mcp`` gets a span that continues the caller's trace."""
         ...
 
     def upstreams(self, specs: Sequence[UpstreamSpec], **options: Any) -> UpstreamClient:
@@ -32,8 +32,8 @@ class Tracing(Protocol):
     def message(
         self, name: str, attributes: Mapping[str, Any], meta: Mapping[str, Any]
     ) -> AbstractContextManager[Callable[[str], None]]:
-        """Open a span for handling an MCP message, in the trace named by its ``_meta``, or else in the call's trace.
-        Yields a function that records the type of an error."""
+        """Open a span for handling an MCP message. It belongs to the trace named by the message's ``_meta`` or, without
+        one, to the trace of the call. Yields a function that records the type of an error."""
         ...
 
     def observe(self, record: RecordedRequest) -> None:

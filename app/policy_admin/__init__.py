@@ -1,1 +1,1 @@
-"""Policy management: documents, the store, versions, and bootstrapping from a file."""
+"""Policy management: policy documents, storage, versions, and bootstrapping from a file."""

@@ -15,9 +15,10 @@ _ATTEMPTS = 5
 
 
 async def bootstrap_policies(drafts: Sequence[PolicyDraft], store: PolicyStore) -> None:
-    """Create each policy, or replace the one with its name if it differs. A second run changes nothing.
+    """Create each policy, or replace the existing policy with the same name if it differs. Repeating this changes
+    nothing.
 
-    Raises DatabaseUnavailableError, or ConflictError or PreconditionError if other processes keep changing the same
+    Raises DatabaseUnavailableError. Raises ConflictError or PreconditionError if other processes keep changing the same
     policies.
     """
     with acting_as("config"):

@@ -1,24 +1,24 @@
-"""A policy as a document, as used in requests to the admin API, in files, and in stored versions."""
+"""Policy documents, which are used in requests to the admin API, in files, and in stored versions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import InvalidAdminRequestError
+from app.field_types import Line
 from policies.base import RulesError
 from policies.policy_warnings import GatewayFacts, RuleWarning, policy_warnings
 from policies.registry import CATEGORIES, parse_rules, without_derived
 
-Line = StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
-Globs = Annotated[list[Annotated[str, Line]], Field(max_length=1_000)]
+Globs = Annotated[list[Line], Field(max_length=1_000)]
 Mode = Literal["enforce", "shadow"]
 
 
 class ScopeDocument(BaseModel):
-    """Shell globs; an empty list means all."""
+    """Names or shell globs. An empty list matches everything."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -30,13 +30,13 @@ class ScopeDocument(BaseModel):
 
 
 class PolicyDocument(BaseModel):
-    """A policy as a client writes it. ``rules`` are validated according to the category."""
+    """A policy as a client sends it. ``rules`` are validated according to the category."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    name: Annotated[str, Line, Field(description="Unique name")]
-    category: Annotated[str, Field(description="What is checked: retrieval for documents, grounding for the reply")]
-    rules: Annotated[dict[str, Any], Field(description="Rules of the category; omitted rules have their defaults")] = {}
+    name: Annotated[Line, Field(description="Unique name")]
+    category: Annotated[str, Field(description=f"What the policy checks: {', '.join(CATEGORIES)}")]
+    rules: Annotated[dict[str, Any], Field(description="Rules of the category; omitted rules use their defaults")] = {}
     scope: Annotated[ScopeDocument, Field(description="Requests that the policy applies to")] = ScopeDocument()
     enabled: Annotated[bool, Field(description="Disabled policies are kept but not evaluated")] = True
     priority: Annotated[
@@ -44,16 +44,20 @@ class PolicyDocument(BaseModel):
         Field(
             ge=-(2**31),
             lt=2**31,
-            description="Policies with a higher priority are evaluated first, and their abstention_response is used "
-            "first; the strictest action wins whatever the order",
+            description="Policies with a higher priority are evaluated first, and their abstention_response takes "
+            "precedence; the strictest action wins regardless of priority",
         ),
     ] = 0
-    mode: Annotated[Mode, Field(description="enforce: its decisions take effect; shadow: they are only logged")] = (
+    mode: Annotated[Mode, Field(description="enforce: decisions take effect; shadow: decisions are only logged")] = (
         "enforce"
     )
     canary_percent: Annotated[
         int,
-        Field(ge=0, le=100, description="Percentage of requests on which it is enforced; otherwise it is in shadow"),
+        Field(
+            ge=0,
+            le=100,
+            description="Percentage of requests on which the policy is enforced; on all others, it runs in shadow mode",
+        ),
     ] = 100
 
 
@@ -69,6 +73,10 @@ class PolicyDraft:
     priority: int
     mode: str
     canary_percent: int
+
+    def flat(self) -> dict[str, Any]:
+        """Return the fields by their dotted paths, such as ``scope.models``."""
+        return dict(_flat(asdict(self), ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +102,7 @@ class StoredPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedPolicy(StoredPolicy):
-    """A policy as the admin API returns it after saving it. ``warnings`` says which of its valid rules cannot take
+    """The admin API's response after it saves a policy. ``warnings`` lists rules that are valid but cannot take
     effect."""
 
     warnings: tuple[RuleWarning, ...] = ()
@@ -126,23 +134,33 @@ class PolicyVersion:
 def warnings_of(policy: PolicyDraft, facts: GatewayFacts) -> tuple[RuleWarning, ...]:
     """Return warnings about the rules of ``policy`` that are valid but cannot take effect on a gateway described by
     ``facts``."""
-    return policy_warnings(parse_rules(policy.category, policy.rules), policy.scope.get("models", ()), facts)
+    rules = parse_rules(policy.category, policy.rules)
+    return policy_warnings(policy.category, rules, policy.scope.get("models", ()), facts)
 
 
 def draft(document: PolicyDocument) -> PolicyDraft:
-    """Validate the rules of ``document``. Raises InvalidAdminRequestError, which names each invalid rule."""
+    """Validate the rules of ``document``. Raises InvalidAdminRequestError, which lists all invalid rules."""
     try:
         rules = parse_rules(document.category, document.rules).model_dump(mode="json")
     except RulesError as error:
         raise document_error(error.errors) from None
     if any("\0" in text for text in _texts(rules)):
-        raise document_error([{"loc": ["rules"], "msg": "Texts must not contain the character U+0000"}])
+        raise document_error([{"loc": ["rules"], "msg": "Text must not contain the character U+0000"}])
     values = document.model_dump(exclude={"rules"})
     return PolicyDraft(rules=rules, **values)
 
 
+def complete_rules(policy: PolicyDraft | StoredPolicy) -> Mapping[str, Any]:
+    """Return the rules. Rules that an earlier version didn't have get the current defaults. Rules that can't be read
+    are returned as they are."""
+    try:
+        return parse_rules(policy.category, policy.rules).model_dump(mode="json")
+    except RulesError:
+        return policy.rules
+
+
 def parse_document(document: Any) -> PolicyDraft:
-    """Validate a policy decoded from JSON or TOML. Raises InvalidAdminRequestError, which names each invalid field."""
+    """Validate a policy decoded from JSON or TOML. Raises InvalidAdminRequestError, which lists all invalid fields."""
     try:
         parsed = PolicyDocument.model_validate(document)
     except ValidationError as error:
@@ -152,7 +170,7 @@ def parse_document(document: Any) -> PolicyDraft:
 
 
 def _wrong_rules(document: Any) -> Sequence[Mapping[str, Any]]:
-    """Return the errors in the rules of a document that also has errors elsewhere."""
+    """Return the errors in the rules of a document that also has other errors."""
     match document:
         case {"category": str() as category, "rules": Mapping() as rules} if category in CATEGORIES:
             try:
@@ -164,7 +182,8 @@ def _wrong_rules(document: Any) -> Sequence[Mapping[str, Any]]:
 
 def patched(current: PolicyDraft, patch: Mapping[str, Any]) -> PolicyDraft:
     """Apply a JSON merge patch (RFC 7396) to ``current``: objects are merged key by key, and null resets a field or
-    rule to its default. A default that depends on another rule follows it. Raises InvalidAdminRequestError."""
+    rule to its default. If a default depends on another rule, it changes with that rule. Raises
+    InvalidAdminRequestError."""
     document = asdict(current)
     document["rules"] = without_derived(current.category, current.rules)
     return parse_document(merge(document, patch))
@@ -184,7 +203,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def document_error(errors: Any) -> InvalidAdminRequestError:
-    """Build the error for an invalid document, with all ``errors`` by field and the first one as the message."""
+    """Build the error for an invalid document. It lists all ``errors`` by field, and the first one is the message."""
     shown = [{"loc": list(error["loc"]), "msg": error["msg"]} for error in errors]
     first = shown[0]
     where = ".".join(str(part) for part in first["loc"]) or "body"
@@ -201,3 +220,11 @@ def _texts(value: Any) -> Iterator[str]:
         case dict():
             for item in value.values():
                 yield from _texts(item)
+
+
+def _flat(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value

@@ -14,7 +14,7 @@ from policies.types import Policy, Scope
 
 
 async def get(connection: AsyncConnection, policy_id: str, expected: int | None = None) -> StoredPolicy:
-    """Return the policy. Raises NotFoundError, or PreconditionError if its version is not ``expected``."""
+    """Return the policy. Raises NotFoundError, or PreconditionError if the policy's version is not ``expected``."""
     row = (await connection.execute(select(policies).where(policies.c.id == policy_id))).one_or_none()
     if row is None:
         raise policy_not_found(policy_id)

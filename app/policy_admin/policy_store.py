@@ -1,5 +1,4 @@
-"""Stores policies: requests read them from memory, and changes are written to the database and announced to all
-workers."""
+"""Stores policies. Requests read them from memory. Changes are written to the database and announced to all workers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,18 +19,18 @@ from app.policy_admin import policy_rows
 from app.policy_admin.policy_document import PolicyDraft, PolicyVersion, StoredPolicy, patched
 from app.worker_sync.change_notifications import announce_change
 from policies.base import RulesError
-from policies.engine import PolicyEngine
+from policies.policy_selection import PolicyEngine
 from policies.types import Policy
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class PolicyStore:
-    """All policies in one database. Requests read them from memory and don't need the database.
+    """Stores all policies in a database. Requests read them from memory and don't need the database.
 
-    The owner of the store calls ``refresh`` at startup (a gateway must not serve without its policies) and when another
-    process has changed a policy. Changes through the store take effect in this worker before they return. They raise
-    DatabaseUnavailableError.
+    The owner of the store must call ``refresh`` at startup, because a gateway must not serve without its policies, and
+    whenever another process has changed a policy. A change made through the store takes effect in this worker before
+    the method returns. They raise DatabaseUnavailableError.
     """
 
     def __init__(self, database: Database) -> None:
@@ -45,7 +44,7 @@ class PolicyStore:
 
     @property
     def engine(self) -> PolicyEngine:
-        """The policies in force: an immutable snapshot. Take it once per request."""
+        """An immutable snapshot of the policies in force. Read this property once per request."""
         return self._engine
 
     @property
@@ -55,7 +54,7 @@ class PolicyStore:
 
     @property
     def unreadable(self) -> Mapping[str, str]:
-        """Errors in stored policies whose rules this version cannot read, by policy id."""
+        """Errors in stored policies whose rules this version cannot parse, by policy id."""
         return dict(self._unreadable)
 
     @property
@@ -64,11 +63,11 @@ class PolicyStore:
         return {policy.id: policy.version for policy in self._loaded.values()}
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` each time policies have been loaded and are in force."""
+        """Call ``callback`` each time that newly loaded policies take effect."""
         self._watchers.append(callback)
 
     async def refresh(self) -> None:
-        """Read the policies now. Raises DatabaseUnavailableError."""
+        """Load the policies now. Raises DatabaseUnavailableError."""
         async with self._loading:
             async with self._database.read() as connection:
                 found = (await connection.execute(select(policies))).all()
@@ -113,14 +112,18 @@ class PolicyStore:
         async with self._database.read() as connection:
             return [StoredPolicy(**row._mapping) for row in (await connection.execute(query)).all()]
 
+    async def id_of(self, name_or_id: str) -> str:
+        """Return the id of the policy with that name. If no policy has that name, return ``name_or_id`` unchanged."""
+        named = await self.list(name=name_or_id, limit=1)
+        return named[0].id if named else name_or_id
+
     async def get(self, policy_id: str) -> StoredPolicy:
         """Return the policy. Raises NotFoundError."""
         async with self._database.read() as connection:
             return await policy_rows.get(connection, policy_id)
 
     async def versions(self, policy_id: str, *, before: int | None = None, limit: int = 50) -> Sequence[PolicyVersion]:
-        """Return up to ``limit`` versions, newest first, starting below ``before``. Deleted policies keep their
-        versions.
+        """Return up to ``limit`` versions older than ``before``, newest first. Deleted policies keep their versions.
 
         Raises NotFoundError.
         """
@@ -146,17 +149,17 @@ class PolicyStore:
         return new
 
     async def replace(self, policy_id: str, draft: PolicyDraft, *, expected: int | None = None) -> StoredPolicy:
-        """Replace the policy by ``draft``. Raises NotFoundError, PreconditionError, or ConflictError if the name is
+        """Replace the policy with ``draft``. Raises NotFoundError, PreconditionError, or ConflictError if the name is
         taken."""
         return await self._update(policy_id, lambda _: draft, expected)
 
     async def patch(self, policy_id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> StoredPolicy:
-        """Apply a JSON merge patch. Raises the errors of ``replace``, and InvalidAdminRequestError."""
+        """Apply a JSON merge patch. Raises InvalidAdminRequestError and the errors of ``replace``."""
         return await self._update(policy_id, lambda current: patched(current, patch), expected)
 
     async def rollback(self, policy_id: str, version: int, *, expected: int | None = None) -> StoredPolicy:
-        """Restore ``version`` as a new version. Raises the errors of ``replace``, and InvalidAdminRequestError if its
-        rules are no longer valid."""
+        """Restore ``version`` as a new version. Raises the errors of ``replace``. Raises InvalidAdminRequestError if
+        the rules of that version are no longer valid."""
         async with self._database.read() as connection:
             query = select(policy_versions).where(
                 policy_versions.c.policy_id == policy_id, policy_versions.c.version == version

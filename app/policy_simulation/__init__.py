@@ -1,4 +1,4 @@
-"""Simulates a policy: its decisions on requests in the event log, or on given requests and replies."""
+"""Simulates the decisions of a policy on requests in the event log, or on given requests and replies."""
 
 from app.policy_simulation.comparison import SimulatedRequest, SimulationSummary
 from app.policy_simulation.live_requests import LiveRequest, simulate_live

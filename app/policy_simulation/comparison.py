@@ -13,7 +13,7 @@ _ALLOW = Action.ALLOW.value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionBrief:
-    """A decision in short form."""
+    """A shortened decision."""
 
     policy_id: str
     policy_name: str
@@ -48,7 +48,7 @@ class SimulatedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRequest:
-    """The decisions on a request before and after. ``doubts`` says why a live request could have a different
+    """The decisions on a request before and after. ``doubts`` lists reasons why a live request could have a different
     outcome."""
 
     request_id: str | None
@@ -66,7 +66,7 @@ class SimulatedRequest:
 
 @dataclass(slots=True, kw_only=True)
 class SimulationSummary:
-    """Sums up simulated requests, and keeps the first ``show`` that changed."""
+    """Sums up simulated requests, and keeps the first ``show`` requests whose decisions changed."""
 
     show: int
     requests: int = 0
@@ -92,7 +92,7 @@ class SimulationSummary:
                 self.items.append(request)
 
     def summary(self) -> dict[str, Any]:
-        """Return the summary. ``actions`` counts requests by their actions before and after; ``reason_codes`` counts
+        """Return the summary. ``actions`` counts requests by their actions before and after. ``reason_codes`` counts
         decisions other than ``allow``."""
         actions: dict[str, dict[str, int]] = {}
         for (before, after), count in sorted(self._actions.items()):

@@ -18,13 +18,14 @@ from app.policy_simulation.logged_requests import with_candidate
 from app.protocols.documents import Limits, read_chat
 from app.protocols.openai_chat.adapter import ChatAdapter
 from app.upstream import UpstreamClient
-from policies.engine import PolicyEngine
+from policies.policy_selection import PolicyEngine
 from policies.types import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRequest:
-    """A request to simulate. ``body`` is the body for ``/v1/chat/completions``, and ``reply`` the text of the reply."""
+    """A request to simulate. ``body`` is the request body for ``/v1/chat/completions``, and ``reply`` is the text of
+    the upstream's reply."""
 
     body: Mapping[str, Any]
     reply: str = ""
@@ -37,7 +38,7 @@ class _Fixed:
 
 @dataclass(slots=True)
 class _Kept:
-    """An event log in memory."""
+    """An in-memory event log."""
 
     events: list[RequestEvent] = field(default_factory=list)
 
@@ -48,7 +49,8 @@ class _Kept:
 async def simulate_live(
     gateway: Gateway, engine: PolicyEngine, candidate: Policy, given: Sequence[LiveRequest], *, show: int
 ) -> SimulationSummary:
-    """Evaluate each of ``given`` with ``engine``, and again with ``candidate`` in place of the policy with the same id.
+    """Evaluate each request in ``given`` with ``engine``, and again with ``candidate`` in place of the policy with the
+    same id.
 
     Raises InvalidRequestError for a body that the gateway would reject.
     """
@@ -69,7 +71,8 @@ async def simulate_live(
 
 
 async def _decided(gateway: Gateway, engine: PolicyEngine, given: LiveRequest) -> RequestEvent:
-    upstream = UpstreamClient([_SPEC], transport=httpx.MockTransport(lambda _request: _answer(given)))
+    transport = httpx.MockTransport(lambda _request: _answer(given))
+    upstream = UpstreamClient([_SPEC], transport=transport, names_of=gateway.upstream.names_of)
     log = _Kept()
     dry = replace(gateway, policies=_Fixed(engine), upstream=upstream, events=log, observers=())
     # Encoded first, so that the body is parsed, or rejected, exactly like a client's.

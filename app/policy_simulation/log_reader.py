@@ -1,4 +1,4 @@
-"""Reads the event log for a replay: page by page, and only the columns needed."""
+"""Reads the event log for a replay, page by page, with only the columns needed."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, Text, cast, select
 
 from app.db.database import Database
-from app.db.tables import claims, decisions, documents, requests
-from app.events.queries import EventFilter, Key, before_key, requests_matching
+from app.db.tables import claims, documents, requests
+from app.events.filters import EventFilter, Key
 from app.events.replay_data import LoggedRows
-from app.policy_simulation.comparison import DecisionBrief
+from app.events.sql_conditions import before_key, requests_matching
 from judges.types import Chunk
 
 _PAGE = 200
@@ -22,8 +22,8 @@ _CLAIM_EXTRA = cast(claims.c.extra, Text).label("extra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedRequest:
-    """A request with the decisions of enforced policies. ``unit`` is the unit of canary assignment."""
+class StoredRequest:
+    """A request. ``unit`` is the unit of canary assignment."""
 
     request_id: str
     ts: datetime
@@ -31,8 +31,6 @@ class LoggedRequest:
     model: str | None
     key_prefix: str | None
     unit: str
-    action: str
-    decisions: Sequence[DecisionBrief]
     rows: LoggedRows
 
 
@@ -43,34 +41,28 @@ class RawPage:
     requests: Sequence[Any]
     claims: Sequence[Any]
     documents: Sequence[Any]
-    decisions: Sequence[Any]
 
     @property
     def last(self) -> Key:
         row = self.requests[-1]
         return row.ts, row.request_id
 
-    def parse(self) -> list[LoggedRequest]:
-        """Parse the requests, in order. This is slow, so call it in a thread."""
+    def parse(self) -> list[StoredRequest]:
+        """Parse the requests and return them in order. Parsing is slow, so call this in a thread."""
         claims_of: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for request_id, choice, extra in self.claims:
             claims_of[request_id].append((choice, extra))
         documents_of: dict[str, list[tuple[Chunk, bool]]] = defaultdict(list)
         for request_id, kept, *values in self.documents:
             documents_of[request_id].append((_chunk(*values), kept))
-        decisions_of: dict[str, list[DecisionBrief]] = defaultdict(list)
-        for request_id, *values in self.decisions:
-            decisions_of[request_id].append(DecisionBrief(**dict(zip(_BRIEF, values, strict=True))))
         return [
-            LoggedRequest(
+            StoredRequest(
                 request_id=row.request_id,
                 ts=row.ts,
                 agent=row.agent,
                 model=row.model,
                 key_prefix=row.key_prefix,
                 unit=row.run_id or row.request_id,
-                action=row.action,
-                decisions=decisions_of[row.request_id],
                 rows=LoggedRows(
                     extra=row.extra,
                     stream=row.stream,
@@ -83,7 +75,6 @@ class RawPage:
         ]
 
 
-_BRIEF = ("policy_id", "policy_name", "phase", "action", "reason", "reason_code")
 _CHUNK = ("document_id", "source", "collection", "relevance_score", "age_days", "title", "url")
 
 
@@ -117,7 +108,7 @@ async def read_pages(
     """
     columns = requests.c
     wanted = (columns.request_id, columns.ts, columns.agent, columns.model, columns.key_prefix, columns.run_id)
-    query = requests_matching(filter, *wanted, columns.action, columns.status, columns.stream, _EXTRA)
+    query = requests_matching(filter, *wanted, columns.status, columns.stream, _EXTRA)
     # Run steps and text checks are not replies; policies evaluate them differently.
     query = query.where(columns.api.not_like("runs.%"), columns.api != "grounding.check")
     query = query.order_by(columns.ts.desc(), columns.request_id.desc())
@@ -148,7 +139,4 @@ def _parts(found: Sequence[Any]) -> Sequence[Any]:
         select(documents.c.request_id, documents.c.kept, *(documents.c[name] for name in _CHUNK))
         .where(of_page(documents))
         .order_by(documents.c.request_id, documents.c.position),
-        select(decisions.c.request_id, *(decisions.c[name] for name in _BRIEF))
-        .where(of_page(decisions), decisions.c.shadow.is_(False))
-        .order_by(decisions.c.request_id, decisions.c.position),
     )

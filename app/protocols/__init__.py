@@ -1,1 +1,2 @@
-"""The client APIs: each has a request reader, a decoder, an encoder and an allowlist. Nothing here makes a decision."""
+"""The client APIs: each has a request reader, a decoder, an encoder and an allowlist. This package makes no
+decisions."""

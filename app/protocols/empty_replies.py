@@ -1,6 +1,5 @@
-"""What an upstream would answer if it had nothing to say: for replies that are blocked before the upstream is called.
-
-The reply then takes the same path as any other, and the policies' replacement is the text of it.
+"""Builds empty upstream replies for requests that are blocked before the upstream is called. An empty reply takes the
+same path as any other, and the policies' replacement becomes its text.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +13,8 @@ _NO_TOKENS = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 def empty_reply(api: str, *, model: str | None, choices: int = 1) -> bytes:
-    """The JSON body of a whole reply without text. ``api`` names the protocol; ``choices``: how many are asked for."""
+    """Build the JSON body of a whole reply without text. ``api`` names the protocol, and ``choices`` is the requested
+    number of choices."""
     return orjson.dumps(_BY_API[api](model or "", choices))
 
 
@@ -66,7 +66,7 @@ def _responses(model: str, _choices: int) -> dict[str, Any]:
         "top_p": None,
         "usage": {
             "input_tokens": 0,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
             "output_tokens": 0,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": 0,

@@ -1,1 +1,1 @@
-"""The reply of an upstream: read, held back, judged, edited and delivered."""
+"""Reads the reply of an upstream, and holds, judges, edits and delivers it."""

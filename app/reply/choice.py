@@ -1,8 +1,8 @@
-"""One choice of a reply while it is judged: text comes in, policies decide, text goes out."""
+"""One choice of a reply while it is judged. It receives text, evaluates the policies, and releases text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from app.events.recorder import Timings
 from app.events.request_record import ChoiceRecord
@@ -11,40 +11,40 @@ from app.protocols.common.stream_events import (
     Continuation,
     Frame,
     Output,
-    ReplyRefusal,
+    Passthrough,
     TextDelta,
     TextSlice,
 )
 from app.reply.checks.final_checks import WholeReply, run_final_checks
-from app.reply.choice_findings import ChoiceFindings
-from app.reply.citations import cite_sentence
-from app.reply.context import ReplyContext
-from app.reply.edits import DeliveredText, OutgoingText, corrected, correction
-from app.reply.grounding_object import Repairs, reasons_of, summary_of, without_withheld
+from app.reply.choice_findings import ChoiceFindings, ReplyContext
+from app.reply.citation_annotations import cite_sentence
+from app.reply.delivered_text import FieldTexts, OutgoingText, corrected
+from app.reply.grounding_object import claims_shown, reasons_of
 from app.reply.inline_reasoning import InlineReasoning
 from app.reply.judged_sentence import JudgedSentence, policy_claims
-from app.reply.text_buffer import TextBuffer
+from app.reply.text_buffer import SentenceBuffer
 from judges.checker import ReplyCheck
-from judges.concurrency import MAX_INLINE_REPLY_CHARS, MAX_INLINE_SPLIT_CHARS, run
-from judges.types import ClaimVerdict, Label, LlmCall, Sentence, SentenceVerdict, Span
-from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
-from policies.grounding.unjudged_check import quotes_unjudged, unjudged_texts
-from policies.redaction import without_text
-from policies.types import Action, Decision, Phase, UnjudgedText
+from judges.concurrency import MAX_INLINE_REPLY_CHARS
+from judges.types import Chunk, ClaimVerdict, Label, Sentence, SentenceVerdict, Span
+from policies.citations.extraction import SpanIndex
+from policies.grounding.sentence_checks import unjudged_texts
+from policies.policy_selection import ReplyEvaluation, SentenceDecision
+from policies.types import Action, UnjudgedText
 
 INVISIBLE = "invisible"
-"""The kind of unjudged characters that show nothing."""
+"""The kind of unjudged text that consists of invisible characters."""
 _EMPTY_FRAME = Frame(json={})
 
 
 class Choice:
     """The state of one choice.
 
-    Text comes in by ``hold`` and ``push``, and goes out by ``deliver``, ``correct``, ``strip``, ``withhold`` or
-    ``replace``; ``pass_on`` is for text that nobody decides about. ``decide`` and ``decide_end`` ask the policies.
+    ``hold`` adds text. ``deliver``, ``correct``, ``strip``, ``withhold`` and ``replace`` release or remove it.
+    ``pass_on`` sends text that needs no decision. ``decide`` and ``decide_end`` evaluate the policies.
 
-    ``inline`` separates reasoning from the answer; None once the answer has begun. ``held`` are outputs that wait for
-    the end of the reply. ``not_regenerated``: why the upstream was not asked to continue, although a policy wants that.
+    ``texts`` contains the delivered texts by field. ``incoming`` is text that hasn't been split and judged yet.
+    ``inline`` separates reasoning from the answer, and is None once the answer has begun. ``held`` contains outputs
+    that wait for the end of the reply.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class Choice:
     ) -> None:
         self.index = index
         self.is_json = context.is_json
-        self.blocked = False
         self.closing = False
         self.ended = False
         self.finish: ChoiceFinish | None = None
@@ -66,74 +65,45 @@ class Choice:
         self.received = 0
         self.held: list[Output] = []
         self.inline: InlineReasoning | None = InlineReasoning()
-        self.not_regenerated: str | None = None
-        self.findings = ChoiceFindings(index, context)
+        self.texts = FieldTexts()
+        self.incoming = SentenceBuffer(check)
+        self.findings = ChoiceFindings(index, context=context, evaluation=evaluation, check=check)
         self._context = context
         self._timings = timings
         self._evaluation = evaluation
         self._check = check
-        self._buffer = TextBuffer()
-        self._delivered = DeliveredText()
+        self._delivered = self.texts[None]
+        self._removes_invisible = context.strippable and evaluation.settings.withholds_unjudged
+        """Whether invisible characters are removed without a decision, which happens if unjudged text isn't
+        delivered."""
+        self._latest: dict[str | None, JudgedSentence] = {}
         self._reasoned = 0
-        self._repairs = Repairs()
         self._times: dict[int, tuple[float, float]] = {}
         self._starts_over = False
-        self._unjudged_runs = 0
         self._decided = False
-        opening = evaluation.start()
+        opening = evaluation.start_before_call()
         self._opening, self._cause = opening.action, opening.cause
 
     # Text in
 
     def hold(self, part: TextDelta) -> None:
         self.hear(part)
-        self._buffer.add(part)
+        self.texts.receive(part)
+        self.incoming.add(part)
 
     def pass_on(self, part: TextDelta) -> None:
-        """The text goes to the client as it comes."""
+        """Send the text to the client immediately."""
         self.hear(part)
         self._delivered.add(part.text)
 
     def hear(self, part: TextDelta) -> None:
-        """Note that text came, whatever becomes of it."""
+        """Record that text arrived, whether or not it is delivered."""
         self.frame = part.frame
         if not self.received:
             self._timings.mark("first_text")
         self.received += len(part.text)
         if not self.findings.spoke and not part.text.isspace():
             self.findings.spoke = True
-
-    async def push(self, text: str) -> Sequence[Sentence]:
-        """The sentences that ``text`` completes. Without a judge, the whole reply is one, at its end."""
-        if self._check is None:
-            return ()
-        return await run(len(text) <= MAX_INLINE_SPLIT_CHARS, self._check.push, text)
-
-    def pause(self) -> Sequence[Sentence]:
-        """The sentences before a point that no sentence continues across."""
-        return self._check.pause() if self._check is not None else self._rest()
-
-    def flush(self, *, truncated: bool) -> Sequence[Sentence]:
-        """The remaining sentences; ``truncated``: the text breaks off."""
-        return self._check.flush(truncated=truncated) if self._check is not None else self._rest()
-
-    def _rest(self) -> Sequence[Sentence]:
-        """The text that is held, as one sentence that nobody judges."""
-        text = self._buffer.rest
-        if not text:
-            return ()
-        self._unjudged_runs += 1
-        span = Span(self._buffer.taken, self._buffer.taken + len(text))
-        return (Sentence(index=self._unjudged_runs - 1, text=text, span=span, plain=""),)
-
-    @property
-    def holds_text(self) -> bool:
-        """Some of the text that came is not yet part of a sentence that is judged."""
-        return bool(self._buffer)
-
-    def cut(self, end: int | None = None) -> Sequence[TextSlice]:
-        """Take the text that is held, up to position ``end`` of the reply (by default, all of it)."""
-        return self._buffer.cut(end)
 
     # Judging
 
@@ -143,16 +113,16 @@ class Choice:
         complete_ms = self._timings.elapsed_ms()
         verdict = await self._check.check(sentence)
         if self._context.unjudged is not None:
-            # Nobody judges it. Its claims have no verdicts, but it is known which of its text states nothing.
+            # The sentence isn't judged. Its claims have no verdicts, but it is known which parts of it make no
+            # statement.
             return replace(verdict, claims=(), label=Label.NOT_A_CLAIM)
-        if self._evaluation.settings.corrects and self._context.strippable:
-            claims = [await _with_sound_correction(self._check, claim) for claim in verdict.claims]
-            verdict = replace(verdict, claims=tuple(claims))
+        if any(claim.correction is not None for claim in verdict.claims):
+            verdict = await self._check.with_sound_corrections(verdict)
         self._times[sentence.index] = (complete_ms, self._timings.elapsed_ms())
         return verdict
 
     async def run_final_checks(self) -> None:
-        """Run the checks that take time and need the whole reply. Await it once, before ``decide_end``."""
+        """Run the slow checks of the whole reply. Await this once, before ``decide_end``."""
         context = self._context
         if self._opening is Action.BLOCK or not context.final_checks:
             return
@@ -164,276 +134,271 @@ class Choice:
             earlier=context.earlier,
             citations=self.findings.citations(self.delivered),
             citation_checker=context.citation_checker,
+            question=context.question,
+            record=None if self._check is None else self._check.record_call,
         )
         self.findings.final = await run_final_checks(context.final_checks, reply)
 
     # Policies
 
     def decide(self, verdict: SentenceVerdict) -> SentenceDecision:
-        """The policies' decision about a sentence."""
+        """Return the policies' decision on a sentence."""
         if self._opening is Action.BLOCK:
             return SentenceDecision(action=Action.BLOCK, cause=self._cause)
         claims, unjudged = policy_claims((verdict,)), self._unjudged_texts(verdict)
         if not claims and not unjudged:
             return SentenceDecision()
-        decision = self._evaluation.sentence(claims, unjudged)
-        self._cause = decision.cause
-        return decision
+        return self._evaluation.sentence(claims, unjudged)
 
     def _unjudged_texts(self, verdict: SentenceVerdict) -> list[UnjudgedText]:
-        """The unjudged text of a sentence that policies decide about."""
-        return [text for text in unjudged_texts(verdict) if not self._is_taken_out(text.kind)]
-
-    def _is_taken_out(self, kind: str | None) -> bool:
-        """Characters that show nothing are taken out where unjudged text is not delivered, and not decided about."""
-        settings = self._evaluation.settings
-        return kind == INVISIBLE and self._context.strippable and settings.withholds_unjudged
+        """Return the unjudged parts of a sentence that policies decide on."""
+        texts = unjudged_texts(verdict)
+        return [text for text in texts if text.kind != INVISIBLE] if self._removes_invisible else texts
 
     def left_out(self, verdict: SentenceVerdict, decision: SentenceDecision) -> tuple[Span, ...]:
-        """The parts of a sentence that do not go to the client with it, in order."""
+        """Return the parts of a sentence that are left out when it is delivered, in order."""
         spans = [text.span for text in decision.left_out]
-        spans += [part.span for part in verdict.parts if self._is_taken_out(part.kind)]
+        if self._removes_invisible:
+            spans += [part.span for part in verdict.parts if part.kind == INVISIBLE]
         return tuple(sorted(spans, key=lambda span: span.start))
 
     @property
     def is_short(self) -> bool:
-        """What needs the whole reply is done on the event loop."""
+        """Whether the reply is short enough to process the whole of it on the event loop."""
         return self.received <= MAX_INLINE_REPLY_CHARS
 
     def decide_end(self) -> Action:
-        """The policies' decision about the whole reply. Ask once, when all of it is judged."""
+        """Return the policies' decision on the whole reply. Call this once, when all of it is judged."""
         self._decided = True
         citations = self.findings.citations(self.delivered)
-        combined = self._evaluation.finish(self.findings.policy_inputs(blocked=self.blocked, citations=citations))
+        combined = self._evaluation.finish(self.findings.policy_inputs(citations=citations))
         if self._opening is Action.BLOCK:
             return Action.BLOCK
-        self._cause = combined.cause
         return combined.action
 
     def can_improve(self, verdict: SentenceVerdict, decision: SentenceDecision) -> bool:
-        """Whether the sentence cannot be delivered as it is, and not only because no judge looked at it."""
+        """Return whether a further call could improve the sentence. This is the case if the sentence was judged and
+        cannot be delivered unchanged."""
+        field, _ = self.texts.place_of(verdict.sentence)
         judged = self._opening is not Action.BLOCK and any(claim.reason is None for claim in verdict.claims)
-        return judged and (decision.action is Action.BLOCK or decision.strip or decision.uncorrected)
+        return judged and field is None and (decision.action is Action.BLOCK or decision.strip or decision.uncorrected)
 
     @property
-    def refuses(self) -> bool:
-        """A block answers with an error instead of a replacement."""
-        return self._evaluation.on_block == "error"
-
-    @property
-    def replacement(self) -> str | None:
-        return self._evaluation.abstention_response
+    def released_content(self) -> set[str]:
+        """The names of content other than text that was sent, or that will be if the reply isn't blocked."""
+        held = {each.unchecked for each in self.held if isinstance(each, Passthrough) and each.unchecked}
+        return self.findings.unchecked_sent | held
 
     # Text out
 
     @property
     def delivered(self) -> str:
+        """The delivered text, without reasoning in separate fields."""
         return str(self._delivered)
 
     @property
     def emptied(self) -> bool:
-        """There were sentences, and every one was left out."""
-        return bool(self.findings.sentences) and self._delivered.length == self._reasoned
+        """Whether the choice had sentences and all were left out."""
+        return self._emptied(None)
+
+    def _emptied(self, field: str | None) -> bool:
+        unjudged = self._reasoned if field is None else 0
+        return field in self._latest and self.texts[field].length == unjudged
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether sentences were left out and only markup and citations remain. Valid after ``decide_end``."""
+        sentences = self.findings.sentences_in(None)
+        return any(not each.shown for each in sentences) and not any(map(self._says_something, sentences))
+
+    def _says_something(self, judged: JudgedSentence) -> bool:
+        if not judged.shown or judged.span is None:
+            return False
+        cited = SpanIndex.of([each.span for each in judged.citations if each.span is not None])
+        shown = range(judged.span.start, judged.span.end)
+        text = self.delivered
+        return any(text[place].isalnum() and not cited.cover(place) for place in shown)
 
     def deliver(
         self, verdict: SentenceVerdict, text: OutgoingText, left_out: tuple[Span, ...] = ()
     ) -> tuple[OutgoingText, list[dict[str, Any]]]:
-        """The sentence goes to the client, without the parts ``left_out``. Return it as it follows on the text before
-        it, and its claims as the client sees them."""
+        """Release the sentence without the parts ``left_out``. Return its text, adjusted to the preceding text, and the
+        claims that the client sees.
+        """
         sentence = verdict.sentence
         structure = self.is_json and sentence.in_code and not sentence.plain
         citations = [] if structure else cite_sentence(sentence, self._context.names)
-        text = self._delivered.follow(text, opening=self.emptied)
+        judged = self._judged(verdict)
+        text, end = self._follow(text, judged.field)
         length = len(sentence.text.rstrip()) - sum(span.end - span.start for span in left_out)
-        judged = JudgedSentence(
-            verdict=verdict,
-            offset=self._delivered.length - length,
-            citations=citations,
-            structure=structure,
-            left_out=left_out,
-        )
+        judged.offset = end - length
+        judged.citations, judged.structure, judged.left_out = citations, structure, left_out
         self._add(judged)
-        return text, self.findings.claims_shown((judged,))
+        return text, claims_shown(self.findings, (judged,))
 
     def correct(
         self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], text: OutgoingText
     ) -> tuple[OutgoingText, list[dict[str, Any]]]:
-        """The corrections of ``claims`` go to the client instead of the sentence."""
-        corrections = correction([claim.correction or "" for claim in claims])
-        text = self._delivered.follow(corrected(text, corrections), opening=self.emptied)
-        start = self._delivered.length - len(text.text) + text.text.rindex(corrections)
-        judged = JudgedSentence(verdict=verdict, offset=None, corrected=Span(start, start + len(corrections)))
-        self._repairs.corrected += 1
+        """Release the sentence with the corrections of ``claims`` marked in it. If the sentence makes other claims too,
+        the corrections replace the whole sentence.
+        """
+        corrections = [(_raw(verdict.sentence, claim), claim.correction or "") for claim in claims]
+        alone = len(claims) == len(policy_claims([verdict]))
+        text, standing = corrected(text, corrections, inside=alone)
+        judged = self._judged(verdict)
+        text, end = self._follow(text, judged.field)
+        start = end - len(text.text) + text.text.rindex(standing)
+        judged.corrected = Span(start, start + len(standing))
+        self.findings.repairs.corrected += 1
         self._add(judged)
-        return text, self.findings.claims_shown((judged,))
+        return text, claims_shown(self.findings, (judged,))
+
+    def _judged(self, verdict: SentenceVerdict) -> JudgedSentence:
+        field, begin = self.texts.place_of(verdict.sentence)
+        return JudgedSentence(verdict=verdict, offset=None, field=field, begin=begin)
+
+    def _follow(self, text: OutgoingText, field: str | None) -> tuple[OutgoingText, int]:
+        """Append ``text`` to the delivered text of its field. Return the adjusted text and its end position in the
+        field."""
+        delivered = self.texts[field]
+        return delivered.follow(text, opening=self._emptied(field)), delivered.length
 
     def reason(self, text: str) -> None:
-        """Reasoning that nobody judges, or the tags around it, goes to the client."""
+        """Release reasoning that isn't judged, or the tags around it."""
         self._delivered.add(text)
         self._reasoned += len(text)
 
-    def trail(self, text: str) -> bool:
-        """White space ends the reply: it goes to the client if the sentence before it did."""
-        sentences = self.findings.sentences
-        self._delivered.pause()
-        if not text or not sentences or not sentences[-1].shown:
-            return False
-        self._delivered.add(text)
-        return True
+    def trail(self, slices: Sequence[TextSlice]) -> str:
+        """Handle the white space before a pause or at the end of the text. It is released if the preceding sentence was
+        released. Return the released white space."""
+        text = "".join(piece.text for piece in slices)
+        field = slices[0].frame.field if slices else None
+        self.texts[field].pause()
+        if not text or field not in self._latest or not self._latest[field].shown:
+            return ""
+        self.texts[field].add(text)
+        return text
 
     def withhold(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
-        """The sentence does not go to the client."""
-        self._delivered.leave_out(text)
-        self._add(JudgedSentence(verdict=verdict, offset=None))
+        """Withhold the sentence."""
+        judged = self._judged(verdict)
+        self.texts[judged.field].leave_out(text)
+        self._add(judged)
 
     def strip(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
-        """The sentence is left out, and the reply goes on."""
+        """Leave out the sentence and continue the reply."""
         self.withhold(verdict, text)
-        self._repairs.stripped += 1
+        self.findings.repairs.stripped += 1
 
     def block(self, *, shown: bool) -> None:
-        """Nothing more of this choice is released, and nothing that is still held. ``shown``: the client has seen all
-        of it so far."""
-        self.blocked = True
+        """Block the choice. No more of it is released, including text that is still held. ``shown`` means that the
+        client has seen all text so far.
+        """
+        self.findings.blocked = True
         for judged in self.findings.sentences if shown else ():
             if judged.offset is None:
-                judged.offset = judged.verdict.sentence.span.start + self._reasoned
+                judged.offset = judged.begin + (self._reasoned if judged.field is None else 0)
         if self.held:
             self.held.clear()
-            self._delivered.clear()
+            self.texts.clear()
             self._reasoned = 0
             for judged in self.findings.sentences:
                 judged.offset = judged.corrected = None
         if not self._decided:
             self._evaluation.abort()
 
-    def replace(self, text: str) -> str:
-        """The text that replaces what is blocked, set off from the text delivered before it."""
-        return self._delivered.replace(text)
-
     def _add(self, judged: JudgedSentence) -> None:
         judged.times = self._times.pop(judged.verdict.sentence.index, None)
         self.findings.sentences.append(judged)
+        self._latest[judged.field] = judged
 
     # Regeneration
 
     def continuation(self, verdict: SentenceVerdict, text: OutgoingText) -> Continuation:
-        """What to tell the upstream when it is asked to continue the reply without the sentence."""
+        """Return the information that the upstream needs to continue the reply without the sentence."""
         return Continuation(
             said=self.delivered,
             withheld=text.text.strip(),
-            reasons=reasons_of(verdict, self._evaluation.settings.thresholds),
+            reasons=reasons_of(verdict, self._evaluation.settings.judging.thresholds),
             frame=text.slices[0].frame,
         )
 
     def restart(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
-        """A further call replaces the one that said the sentence: neither it nor what followed was ever part of the
-        reply."""
+        """Prepare for a further call, which replaces the one that produced the sentence. The sentence and all text
+        after it are removed from the reply.
+        """
         self.withhold(verdict, text)
         self.findings.sentences[-1].retracted = True
         self._evaluation.retract(verdict.claims, self._unjudged_texts(verdict))
-        self._repairs.regenerations += 1
+        self.findings.repairs.regenerations += 1
         self._starts_over = True
         self.inline = InlineReasoning()
         self.finish, self.closing, self.received = None, False, 0
-        if self._check is not None:
-            self._buffer = TextBuffer(self._check.restart(verdict.sentence.index))
+        self.incoming.restart(verdict.sentence.index)
+        self.texts.restart(self.incoming.taken)
+        self.findings.retract(self.incoming.taken, released=self.released_content)
 
     def repeats(self, sentence: Sentence) -> bool:
-        """Whether a further call repeats a delivered sentence instead of continuing after it."""
+        """Return whether a further call repeats a delivered sentence instead of continuing after it."""
         if not self._starts_over:
             return False
         shown = {judged.verdict.sentence.text.strip() for judged in self.findings.sentences if judged.shown}
         self._starts_over = sentence.text.strip() in shown
         return self._starts_over
 
-    # What came of it
-
-    @property
-    def verdict(self) -> str:
-        return (self.findings.unjudged or self.findings.report(blocked=self.blocked).verdict).value
-
-    @property
-    def trust_score(self) -> float | None:
-        return None if self.findings.unjudged else self.findings.report(blocked=self.blocked).trust_score
-
-    @property
-    def judge_ms(self) -> float | None:
-        return self._check.judge_ms if self._check is not None else None
-
-    def summary(self) -> dict[str, Any] | None:
-        """The ``grounding`` object of this choice; None if the client wants none."""
-        context, findings = self._context, self.findings
-        if context.options.silent:
-            return None
-        decisions = [*context.retrieval_decisions, *self._shown_decisions()]
-        report = findings.report(blocked=self.blocked)
-        return summary_of(
-            request_id=context.request_id,
-            action=self._action(decisions),
-            verdict=(findings.unjudged or report.verdict).value,
-            report=report,
-            claims=findings.claims_shown(findings.sentences),
-            decisions=decisions,
-            withheld=findings.withheld_texts(),
-            retrieval=context.retrieval,
-            judge_name=context.judge_name,
-            judge_ms=self.judge_ms,
-            llm_calls=self._llm_calls(),
-            unchecked=sorted(findings.unchecked),
-            unjudged=findings.unjudged_parts(),
-            final_because=self._evaluation.settings.held_to_end_by,
-            repairs=self._repairs,
-            not_regenerated=self.not_regenerated,
-            options=context.options,
-        )
-
-    def _shown_decisions(self) -> list[Decision]:
-        """The decisions as the client sees them: they quote no unjudged text that it did not get."""
-        withholds = self.blocked or any(not each.shown or each.left_out for each in self.findings.sentences)
-        return [without_text(each, quotes_unjudged) if withholds else each for each in self._evaluation.decisions]
-
-    def _action(self, decisions: Sequence[Decision]) -> str:
-        if self.blocked:
-            return "block"
-        return "warn" if any(decision.action is not Action.ALLOW for decision in decisions) else "allow"
-
-    def refusal(self) -> ReplyRefusal:
-        """The error that answers the request instead of the blocked reply."""
-        decisions = self._shown_decisions()
-        decision = next((d for d in decisions if d.action is Action.BLOCK), None)
-        withheld = self.findings.withheld_texts()
-        return ReplyRefusal(
-            choice=self.index,
-            reason=without_withheld(decision, withheld).reason if decision else "",
-            reason_code=self._cause.reason_code if self._cause else None,
-            decisions=[decision_to_dict(without_withheld(d, withheld)) for d in decisions],
-        )
+    # Event log
 
     def record(self) -> ChoiceRecord:
-        """What the event log keeps of the choice. Ask once, at the end of the request, however it ended."""
-        if not self._decided and not self.blocked and (self.index == 0 or self.findings.sentences):
+        """Return the record of the choice for the event log. Call this once when the request ends for any reason."""
+        blocked = self.findings.blocked
+        if not self._decided and not blocked and (self.index == 0 or self.findings.sentences):
             self._evaluation.abort()
-        return self.findings.record(
-            text=self.delivered,
-            # The rules are bound once per request, not once per choice.
-            decisions=[
-                decision
-                for decision in self._evaluation.decisions
-                if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
-            ],
-            llm_calls=self._llm_calls(),
-            blocked=self.blocked,
-            complete=self._decided or (self.ended and not self.blocked),
-        )
-
-    def _llm_calls(self) -> list[LlmCall]:
-        of_claims = self._check.llm_calls if self._check is not None else ()
-        return [*of_claims, *self.findings.llm_calls()]
+        return self.findings.record(text=self.delivered, complete=self._decided or (self.ended and not blocked))
 
 
-async def _with_sound_correction(check: ReplyCheck, claim: ClaimVerdict) -> ClaimVerdict:
-    """The claim without its correction, unless the documents support it: a correction is a model's text too."""
-    if claim.correction is None or await check.supports(claim.correction, claim.claim):
-        return claim
-    return replace(claim, correction=None)
+class ChoiceOpener(Protocol):
+    """Opens the choices of a reply."""
+
+    def open(self, index: int) -> Choice:
+        """Create the state of the choice at ``index`` when its first part arrives."""
+        ...
+
+    async def add_documents(self, documents: Sequence[Chunk]) -> None:
+        """Add documents that came with the reply. They count as evidence for choices that are opened from now on."""
+        ...
+
+
+class Choices:
+    """The choices of one reply, by index."""
+
+    def __init__(self, opener: ChoiceOpener) -> None:
+        self._opener = opener
+        self._open: dict[int, Choice] = {}
+
+    def __getitem__(self, index: int) -> Choice:
+        choice = self._open.get(index)
+        if choice is None:
+            choice = self._open[index] = self._opener.open(index)
+        return choice
+
+    def __iter__(self) -> Iterator[Choice]:
+        return iter([self._open[index] for index in sorted(self._open)])
+
+    @property
+    def finished(self) -> bool:
+        """Whether there are any choices and the upstream has finished all of them."""
+        return bool(self._open) and all(choice.finish is not None for choice in self._open.values())
+
+    @property
+    def received(self) -> int:
+        """The number of characters received."""
+        return sum(choice.received for choice in self._open.values())
+
+    async def add_documents(self, documents: Sequence[Chunk]) -> None:
+        await self._opener.add_documents(documents)
+
+
+def _raw(sentence: Sentence, claim: ClaimVerdict) -> str:
+    """Return the text of a claim as it is written in the sentence."""
+    start, span = sentence.span.start, claim.claim.span
+    return sentence.text[span.start - start : span.end - start].strip()

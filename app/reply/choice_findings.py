@@ -1,14 +1,17 @@
-"""What was found about one choice of a reply: its judged sentences, its citations, and what they come to."""
+"""The findings on one choice of a reply: judged sentences, citations, and the overall result."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from app.events.request_record import ChoiceRecord
+from app.protocols.common.known_fields import REASONING
 from app.protocols.common.stream_events import SupportingPassage, UpstreamCitation
-from app.reply.annotations import annotations_of
-from app.reply.citations import cite_reply, cited_by_upstream
-from app.reply.context import ReplyContext
-from app.reply.grounding_object import claims_of, unjudged_of
+from app.protocols.documents import Options
+from app.reply.checks.final_checks import FinalCheck
+from app.reply.citation_annotations import annotations_of, cite_reply, cited_by_upstream
 from app.reply.judged_sentence import (
     Findings,
     JudgedSentence,
@@ -17,71 +20,179 @@ from app.reply.judged_sentence import (
     policy_claims,
     sentence_records,
     standing,
-    withheld_texts,
 )
+from judges.checker import ReplyCheck
+from judges.llm_types import LlmCall
 from judges.report import build_report, coverage_of
-from judges.types import ClaimVerdict, GroundingReport, LlmCall, ReplyVerdict
+from judges.types import VERDICTS_WORST_FIRST, Chunk, Claim, ClaimVerdict, GroundingReport, ReplyVerdict
+from judges.verdicts.citation_support import CitationChecker
+from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import reported_citations
+from policies.grounding.sentence_checks import quotes_unjudged
+from policies.policy_selection import ReplyEvaluation
+from policies.reason_texts import without_text
 from policies.replay import ChoiceLog
-from policies.types import Citation, Decision, PolicyInputs
+from policies.types import Citation, Decision, Phase, PolicyInputs
+
+
+class ReplyContext(Struct, frozen=True, kw_only=True):
+    """The context that all choices of a reply share. ``chunks`` contains the documents that the retrieval policies
+    kept, and ``positions`` their positions in the request. ``unjudged`` is the verdict on a reply that isn't judged,
+    and otherwise None. ``expected`` is the number of choices. ``final_checks`` run at the end of the reply. They use
+    ``citation_checker`` and ``earlier``, which contains the claims of earlier replies in the run. ``strippable`` means
+    that sentences can be left out or replaced. ``is_json`` means that the reply must be JSON. ``indivisible`` means
+    that the JSON reply is also held, so text that would be left out blocks the whole reply instead. ``asked`` is the
+    question, ``question`` contains all questions in the user's last message, and ``conversation`` is everything that
+    the user wrote. ``documents_may_follow`` means that the reply may contain documents.
+    """
+
+    request_id: str
+    options: Options
+    chunks: Sequence[Chunk]
+    names: DocumentNames
+    positions: Sequence[int]
+    injectable: bool
+    strippable: bool
+    indivisible: bool
+    retrieval: Mapping[str, Any]
+    retrieval_decisions: Sequence[Decision]
+    unjudged: ReplyVerdict | None
+    judge_unavailable: bool
+    judge_name: str | None
+    expected: int
+    final_checks: Sequence[FinalCheck] = ()
+    earlier: Sequence[Claim] = ()
+    citation_checker: Callable[[], CitationChecker | None] | None = None
+    is_json: bool = False
+    asked: str = ""
+    question: str = ""
+    conversation: str = ""
+    documents_may_follow: bool = False
+
+    def policy_inputs(self, **found: Any) -> PolicyInputs:
+        """Build the inputs for policies, with the findings ``found`` on the reply."""
+        reported = self.options.reported
+        return PolicyInputs(
+            chunks=self.chunks,
+            injectable=self.injectable,
+            strippable=self.strippable,
+            indivisible=self.indivisible,
+            judge_unavailable=self.judge_unavailable,
+            reported_scores=reported.grounding_scores,
+            reported_unsupported=reported.unsupported_claims,
+            output_confidence=reported.output_confidence,
+            **found,
+        )
+
 
 TOOL_CALLS = frozenset({"tool_calls", "tool_use"})
-"""The names that the APIs have for a part of a reply that calls a tool."""
+"""The names that the APIs use for tool calls in replies."""
+REASONING_FIELDS = frozenset({REASONING, "reasoning_content", "reasoning_details"})
+"""The names of reasoning in chat replies."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Repairs:
+    """Counts the sentences that were left out, the sentences that were corrected, and the calls that asked the upstream
+    to continue."""
+
+    stripped: int = 0
+    corrected: int = 0
+    regenerations: int = 0
 
 
 class ChoiceFindings:
-    """Collects what is found about a choice. ``unchecked`` names content that no judge looks at; ``final`` are the
-    findings of the final checks. ``spoke``: it has text."""
+    """Collects the findings on a choice. ``unchecked`` names content that isn't judged, and ``unchecked_sent`` the part
+    of it that was sent before the end of the reply. ``final`` contains the findings of the final checks. ``spoke``
+    means that the choice has text. ``blocked`` means that no more of it is released. ``not_regenerated`` says why the
+    upstream wasn't asked to continue although a policy requires it.
+    """
 
-    def __init__(self, index: int, context: ReplyContext) -> None:
+    def __init__(
+        self, index: int, *, context: ReplyContext, evaluation: ReplyEvaluation, check: ReplyCheck | None
+    ) -> None:
+        self.index = index
+        self.context = context
+        self.evaluation = evaluation
         self.sentences: list[JudgedSentence] = []
         self.unchecked: set[str] = set()
+        self.unchecked_sent: set[str] = set()
         self.final: Findings = {}
         self.spoke = False
-        self._index = index
-        self._context = context
+        self.blocked = False
+        self.repairs = Repairs()
+        self.not_regenerated: str | None = None
+        self._check = check
         self._cited: list[UpstreamCitation] = []
         self._citations_placed = False
 
     def cite(self, citation: UpstreamCitation) -> None:
-        """The upstream reports that its text cites a document."""
+        """Record that the upstream reports a citation of a document in its text."""
         self._cited.append(citation)
+
+    def retract(self, position: int, *, released: Collection[str]) -> None:
+        """A further call replaces the reply after ``position`` of its text. Of its other content, only ``released``
+        remains.
+        """
+        self.unchecked.intersection_update(released)
+        self._cited = [each for each in self._cited if each.place is not None and each.place <= position]
+
+    def sentences_in(self, field: str | None) -> list[JudgedSentence]:
+        """Return the sentences in a reasoning field or, for None, in the text of the reply."""
+        return [sentence for sentence in self.sentences if sentence.field == field]
 
     # Verdict
 
     @property
     def unjudged(self) -> ReplyVerdict | None:
-        """The verdict if no judge has one: no judge, no documents, a reply of tool calls alone, or one that ended
-        before a sentence was judged."""
-        if self._context.unjudged is not None:
-            return self._context.unjudged
+        """The verdict on a reply without judged sentences. There may be no judge, no documents or only tool calls, or
+        the reply ended before a sentence was judged.
+        """
+        if self.context.unjudged is not None:
+            return self.context.unjudged
         if not self.sentences and (self.unchecked or self.spoke):
             return ReplyVerdict.NOT_CHECKED
         return None
 
-    def report(self, *, blocked: bool) -> GroundingReport:
-        """The report on what the client got; if the reply was blocked, on everything that was judged."""
-        shown = [each for each in standing(self.sentences) if blocked or each.shown]
+    @property
+    def not_checked(self) -> list[str]:
+        """The names of content that isn't judged. If the reply was blocked while it was held, only content that had
+        already been sent is included.
+        """
+        is_held = self.context.strippable or self.context.indivisible
+        return sorted(self.unchecked & self.unchecked_sent if self.blocked and is_held else self.unchecked)
+
+    def report(self) -> GroundingReport:
+        """Build the report on the delivered text or, if the reply was blocked, on all judged text."""
+        shown = [each for each in standing(self.sentences) if self.blocked or each.shown]
         return build_report(
             [each.delivered_verdict for each in shown],
             characters=sum(each.letters for each in shown),
-            has_sources=bool(self._context.chunks),
-            available=self._context.unjudged is not ReplyVerdict.NOT_CHECKED,
+            has_sources=bool(self.context.chunks),
+            available=self.context.unjudged is not ReplyVerdict.NOT_CHECKED,
         )
+
+    @property
+    def judge_ms(self) -> float | None:
+        return self._check.judge_ms if self._check is not None else None
+
+    @property
+    def llm_calls(self) -> list[LlmCall]:
+        """The LLM calls made for the choice."""
+        return [*(self._check.llm_calls if self._check is not None else ()), *llm_calls(self.final)]
 
     # For policies
 
     def shown_claims(self) -> list[ClaimVerdict]:
-        """The claims of the sentences that the client got."""
+        """Return the claims in the delivered sentences."""
         return policy_claims(each.verdict for each in self.sentences if each.offset is not None)
 
-    def policy_inputs(self, *, blocked: bool, **found: Any) -> PolicyInputs:
-        """What policies look at in the whole reply."""
-        unjudged = self.unjudged
-        return self._context.policy_inputs(
+    def policy_inputs(self, **found: Any) -> PolicyInputs:
+        """Build the policy inputs for the whole reply."""
+        return self.context.policy_inputs(
             claims=policy_claims(each.verdict for each in standing(self.sentences)),
-            trust_score=None if unjudged else self.report(blocked=blocked).trust_score,
-            judged=unjudged is None,
+            trust_score=None if self.unjudged else self.report().trust_score,
+            judged=self.unjudged is None,
             tool_calls_only=bool(TOOL_CALLS & self.unchecked) and not self.sentences,
             coverage=coverage_of([each.verdict for each in standing(self.sentences)]),
             **self.final,
@@ -89,13 +200,13 @@ class ChoiceFindings:
         )
 
     def citations(self, delivered: str) -> list[Citation]:
-        """The citations of the whole reply, each with its sentence; the reply is complete."""
+        """Return the citations of the complete reply, each with its sentence."""
         shown = [each for each in self.sentences if each.offset is not None]
         by_upstream = self._cited_by_upstream()
         if not self._citations_placed:
             self._citations_placed = True
-            if not self._context.is_json:  # whose lists of numbers look like markers
-                cite_reply(self.sentences, delivered, self._context.names)
+            if not self.context.is_json:  # whose lists of numbers look like markers
+                cite_reply(self.sentences_in(None), delivered, self.context.names)
             noted: dict[int | None, list[Citation]] = {}
             for citation in by_upstream:
                 noted.setdefault(citation.sentence_index, []).append(citation)
@@ -107,16 +218,16 @@ class ChoiceFindings:
         return [*in_text, *by_upstream, *self._reported_citations()]
 
     def _cited_by_upstream(self) -> list[Citation]:
-        return cited_by_upstream(self._cited, self.sentences, self._context.names, self._context.positions)
+        return cited_by_upstream(self._cited, self.sentences_in(None), self.context.names, self.context.positions)
 
     def _reported_citations(self) -> Sequence[Citation]:
-        return reported_citations(self._context.options.reported.citations, self._context.chunks)
+        return reported_citations(self.context.options.reported.citations, self.context.chunks)
 
     # For the client
 
     def support(self) -> list[SupportingPassage]:
-        """The passages that support the latest sentence; none if the client wants none."""
-        context = self._context
+        """Return the passages that support the latest sentence. The result is empty if the client doesn't want any."""
+        context = self.context
         if context.options.silent:
             return []
         return [
@@ -130,41 +241,39 @@ class ChoiceFindings:
         ]
 
     def annotations(self) -> list[dict[str, Any]]:
-        if not self._context.options.shows("documents"):
+        """Return OpenAI annotations. The result is empty if the client doesn't want any."""
+        if not self.context.options.shows("documents"):
             return []
-        return annotations_of(self.sentences, self._context.chunks)
+        return annotations_of(self.sentences_in(None), self.context.chunks)
 
-    def unjudged_parts(self) -> list[dict[str, Any]]:
-        """The parts of the delivered text that are neither judged nor harmless, as the client sees them."""
-        return unjudged_of(standing(self.sentences))
-
-    def claims_shown(self, sentences: Sequence[JudgedSentence]) -> list[dict[str, Any]]:
-        """The claims of ``sentences`` as the client sees them; none if it wants none."""
-        context = self._context
-        if not context.options.shows("claims"):
-            return []
-        index = self._index if context.expected > 1 else None
-        return [claim for each in sentences for claim in claims_of(each, context.chunks, choice=index)]
+    def shown_decisions(self) -> list[Decision]:
+        """Return the decisions that the client sees. They don't quote unjudged text that wasn't delivered."""
+        withholds = self.blocked or any(not each.shown or each.left_out for each in self.sentences)
+        return [without_text(each, quotes_unjudged) if withholds else each for each in self.evaluation.decisions]
 
     def withheld_texts(self) -> list[str]:
-        """Texts that the client must not see."""
-        return withheld_texts(self.sentences, self.final)
-
-    def llm_calls(self) -> list[LlmCall]:
-        """The calls to an LLM that the final checks made."""
-        return llm_calls(self.final)
+        """Return texts that the client must not see: claims and markers of withheld sentences, and texts that may quote
+        them."""
+        texts: set[str] = set()
+        for each in self.sentences:
+            if each.offset is None:
+                texts.update(claim.claim.text for claim in each.verdict.claims)
+                texts.update(citation.marker for citation in each.citations)
+        if texts:
+            texts.update(score.reasoning for score in self.final.get("llm_scores", ()) if score.reasoning)
+        if not any(each.offset is not None for each in self.sentences) and "consistency" in self.final:
+            texts.update(self.final["consistency"].texts)
+        return list(texts)
 
     # For the event log
 
-    def record(
-        self, *, text: str, decisions: Sequence[Decision], llm_calls: Sequence[LlmCall], blocked: bool, complete: bool
-    ) -> ChoiceRecord:
-        """What the event log keeps of the choice, whose delivered text is ``text``."""
+    def record(self, *, text: str, complete: bool) -> ChoiceRecord:
+        """Build the record of the choice for the event log. ``text`` is its delivered text."""
 
         def log() -> ChoiceLog:
-            context = self._context
+            context = self.context
             return choice_log(
-                self.policy_inputs(blocked=blocked),
+                self.policy_inputs(),
                 standing(self.sentences),
                 cited=self._cited_by_upstream(),
                 reported=self._reported_citations(),
@@ -175,11 +284,26 @@ class ChoiceFindings:
             )
 
         return ChoiceRecord(
-            index=self._index,
+            index=self.index,
             text=text,
-            decisions=decisions,
+            # The rules are bound once per request, not once per choice.
+            decisions=[
+                decision
+                for decision in self.evaluation.decisions
+                if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
+            ],
             sentences=sentence_records(self.sentences),
-            positions=self._context.positions,
-            llm_calls=llm_calls,
+            positions=self.context.positions,
+            llm_calls=self.llm_calls,
             log=log,
         )
+
+
+def worst(choices: Sequence[ChoiceFindings], *, default: str) -> tuple[str, float | None]:
+    """Return the verdict and trust score of a reply, which are those of its worst choice."""
+    if not choices:
+        return default, None
+    reports = [choice.report() for choice in choices if not choice.unjudged]
+    verdicts = [choice.unjudged for choice in choices if choice.unjudged] + [report.verdict for report in reports]
+    scores = [report.trust_score for report in reports if report.trust_score is not None]
+    return min(verdicts, key=VERDICTS_WORST_FIRST.index).value, min(scores, default=None)

@@ -1,58 +1,126 @@
-"""What clients see of the findings: the ``grounding`` object and its claims. Pure functions."""
+"""Builds the findings that clients see: the ``grounding`` object, its claims, and refusals. Pure functions."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from app.events.llm_usage import llm_usage
-from app.protocols.documents import Options
-from app.reply.judged_sentence import JudgedSentence
-from judges.thresholds import Thresholds
+from app.protocols.common.stream_events import ReplyRefusal
+from app.reply.choice_findings import ChoiceFindings
+from app.reply.judged_sentence import JudgedSentence, policy_claims, standing
+from judges.label_thresholds import Thresholds
 from judges.types import (
-    VERDICTS_WORST_FIRST,
     Chunk,
     ClaimVerdict,
-    GroundingReport,
     Label,
-    LlmCall,
-    ReplyVerdict,
     SentenceVerdict,
     Source,
     Span,
     Standing,
 )
-from policies.engine import decision_to_dict
-from policies.redaction import without_text
+from policies.grounding.minimum_scores import completeness_of
+from policies.policy_selection import decision_to_dict
+from policies.reason_texts import without_text
 from policies.types import Action, Decision
 
 _RATIO_DIGITS = 4
 _MS_DIGITS = 1
 
 
-@dataclass(slots=True, kw_only=True)
-class Repairs:
-    """How many sentences were left out and corrected, and how often the upstream was asked to continue."""
+def summary_of(findings: ChoiceFindings) -> dict[str, Any] | None:
+    """Build the ``grounding`` object of a choice. Fields that the client didn't ask for and texts that it must not see
+    are left out. Return None if the client wants no findings.
+    """
+    context, options, report = findings.context, findings.context.options, findings.report()
+    if options.silent:
+        return None
+    decisions = [*context.retrieval_decisions, *findings.shown_decisions()]
+    warns = any(decision.action is not Action.ALLOW for decision in decisions)
+    summary: dict[str, Any] = {
+        "request_id": context.request_id,
+        "action": "block" if findings.blocked else "warn" if warns else "allow",
+        "verdict": (findings.unjudged or report.verdict).value,
+        "trust_score": _ratio(report.trust_score),
+        "is_trusted": report.is_trusted,
+        "total_claims": report.total_claims,
+        "supported_count": report.supported_count,
+        "contradicted_count": report.contradicted_count,
+        "unverifiable_count": report.unverifiable_count,
+        "unverifiable_ratio": _ratio(report.unverifiable_ratio),
+        "coverage": _ratio(report.coverage),
+        "summary": report.summary,
+    }
+    optional = {
+        "unjudged": _unjudged_parts(findings),
+        # Blocking rules that are decided only at the end. Until then, the reply is held.
+        "final_because": list(findings.evaluation.settings.held_to_end_by),
+        "claims_skipped": report.claims_skipped,
+        "stripped_count": findings.repairs.stripped,
+        "corrected_count": findings.repairs.corrected,
+        "regenerations": findings.repairs.regenerations,
+        "not_regenerated": findings.not_regenerated,
+        "not_checked": findings.not_checked,
+    }
+    summary |= {name: value for name, value in optional.items() if value}
+    if (relevance := findings.final.get("answer_relevance")) is not None:
+        summary["answer_relevance"] = _ratio(relevance)
+    if (parts := findings.final.get("question_parts")) is not None:
+        summary["completeness"] = completeness_of(parts)
+    if options.shows("claims"):
+        summary["claims"] = claims_shown(findings, findings.sentences)
+    if options.shows("decisions"):
+        withheld = findings.withheld_texts()
+        summary["decisions"] = [decision_to_dict(without_withheld(decision, withheld)) for decision in decisions]
+    if options.shows("documents"):
+        summary["retrieval"] = dict(context.retrieval)
+    judge_ms, llm_calls = findings.judge_ms, findings.llm_calls
+    summary["judge"] = {
+        "name": context.judge_name,
+        "latency_ms": None if judge_ms is None else round(judge_ms, _MS_DIGITS),
+    }
+    if llm_calls:
+        summary["judge"]["llm"] = llm_usage(llm_calls)
+    return summary
 
-    stripped: int = 0
-    corrected: int = 0
-    regenerations: int = 0
 
-    def nonzero(self) -> dict[str, int]:
-        """The counts that are not zero, as the client sees them."""
-        counts = {
-            "stripped_count": self.stripped,
-            "corrected_count": self.corrected,
-            "regenerations": self.regenerations,
-        }
-        return {name: count for name, count in counts.items() if count}
+def claims_shown(findings: ChoiceFindings, sentences: Sequence[JudgedSentence]) -> list[dict[str, Any]]:
+    """Return the claims of ``sentences`` that the client sees. The result is empty if the client doesn't want any."""
+    context = findings.context
+    if not context.options.shows("claims"):
+        return []
+    index = findings.index if context.expected > 1 else None
+    return [claim for each in sentences for claim in _claims_of(each, context.chunks, choice=index)]
+
+
+def refusal_of(findings: ChoiceFindings) -> ReplyRefusal:
+    """Build the error that is returned instead of a blocked reply."""
+    decisions, withheld = findings.shown_decisions(), findings.withheld_texts()
+    decision = next((d for d in decisions if d.action is Action.BLOCK), None)
+    return ReplyRefusal(
+        choice=findings.index,
+        reason=without_withheld(decision, withheld).reason if decision else "",
+        reason_code=decision.reason_code if decision else None,
+        decisions=[decision_to_dict(without_withheld(d, withheld)) for d in decisions],
+    )
+
+
+def _unjudged_parts(findings: ChoiceFindings) -> list[dict[str, Any]]:
+    """Return the parts of the delivered text that are neither judged nor harmless, with their positions."""
+    return [
+        {"kind": part.kind, "start": sentence.place(part.span.start), "end": sentence.place(part.span.end)}
+        | _field(sentence)
+        for sentence in standing(findings.sentences)
+        if sentence.offset is not None
+        for part in sentence.verdict.parts
+        if part.standing is Standing.UNJUDGED and part.span not in sentence.left_out
+    ]
 
 
 def without_withheld(decision: Decision, withheld: Collection[str]) -> Decision:
-    """``decision`` without the texts that it quotes and that contain one of ``withheld``."""
+    """Return ``decision`` without quoted texts that contain any of ``withheld``."""
     known = frozenset(withheld)
 
     def hides(quoted: str) -> bool:
-        # Most reasons quote one claim as a whole, which needs no search through all of them.
+        # Most reasons quote one complete claim, so there is no need to search for all of them.
         inner = quoted.partition('"')[2].rpartition('"')[0]
         return (bool(inner) and inner in known) or any(text in quoted for text in withheld)
 
@@ -60,7 +128,7 @@ def without_withheld(decision: Decision, withheld: Collection[str]) -> Decision:
 
 
 def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
-    """What is wrong with a sentence, for the model that wrote it."""
+    """Describe the faults of a sentence for the model that wrote it."""
     reasons = []
     for claim in verdict.claims:
         against = claim.source_for(Label.CONTRADICTED)
@@ -74,12 +142,14 @@ def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
     return list(dict.fromkeys(reasons)) or ["The documents do not support it well enough."]
 
 
-def claims_of(sentence: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
-    """The claims of a sentence as the client sees them, without the text of a withheld sentence."""
+def _claims_of(sentence: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | None) -> list[dict[str, Any]]:
+    """Return the claims of a sentence that the client sees, without the text of a withheld sentence. Claims beyond
+    ``max_claims`` have no verdict, so they are listed in ``unjudged`` instead.
+    """
     citations = (*sentence.citations, *sentence.noted)
     cited = [chunks[citation.document_index].id for citation in citations if citation.document_index is not None]
     claims = []
-    for verdict in sentence.verdict.claims:
+    for verdict in policy_claims([sentence.verdict]):
         shown = sentence.offset is not None
         claim: dict[str, Any] = {
             "claim": verdict.claim.text if shown else None,
@@ -95,92 +165,24 @@ def claims_of(sentence: JudgedSentence, chunks: Sequence[Chunk], *, choice: int 
         }
         if verdict.reason is not None:
             claim["reason"] = verdict.reason
+        if verdict.spans and shown:
+            claim["spans"] = [
+                {"start": sentence.place(span.start), "end": sentence.place(span.end), "score": _ratio(span.score)}
+                for span in verdict.spans
+            ]
         if not shown:
             claim["delivered"] = False
         if choice is not None:
             claim["choice"] = choice
+        claim |= _field(sentence)
         claims.append(claim)
     return claims
-
-
-def unjudged_of(sentences: Sequence[JudgedSentence]) -> list[dict[str, Any]]:
-    """The parts of the delivered text that are neither judged nor harmless, with their places in it."""
-    return [
-        {"kind": part.kind, "start": sentence.place(part.span.start), "end": sentence.place(part.span.end)}
-        for sentence in sentences
-        if sentence.offset is not None
-        for part in sentence.verdict.parts
-        if part.standing is Standing.UNJUDGED and part.span not in sentence.left_out
-    ]
-
-
-def summary_of(
-    *,
-    request_id: str,
-    action: str,
-    verdict: str,
-    report: GroundingReport,
-    claims: Sequence[Mapping[str, Any]],
-    decisions: Sequence[Decision],
-    withheld: Sequence[str],
-    retrieval: Mapping[str, Any],
-    judge_name: str | None,
-    judge_ms: float | None,
-    llm_calls: Sequence[LlmCall] = (),
-    unchecked: Sequence[str],
-    options: Options,
-    unjudged: Sequence[Mapping[str, Any]] = (),
-    final_because: Sequence[str] = (),
-    repairs: Repairs | None = None,
-    not_regenerated: str | None = None,
-) -> dict[str, Any]:
-    """The ``grounding`` object. Fields that the client did not ask for are left out; withheld texts are elided.
-
-    ``unjudged`` are the delivered parts that nobody judged; ``final_because`` names the rules that block and are
-    decided only at the end, for which the reply is held until then.
-    """
-    summary: dict[str, Any] = {
-        "request_id": request_id,
-        "action": action,
-        "verdict": verdict,
-        "trust_score": _ratio(report.trust_score),
-        "is_trusted": report.is_trusted,
-        "total_claims": report.total_claims,
-        "supported_count": report.supported_count,
-        "contradicted_count": report.contradicted_count,
-        "unverifiable_count": report.unverifiable_count,
-        "unverifiable_ratio": _ratio(report.unverifiable_ratio),
-        "coverage": _ratio(report.coverage),
-        "summary": report.summary,
-    }
-    optional = {
-        "unjudged": list(unjudged),
-        "final_because": list(final_because),
-        "claims_skipped": report.claims_skipped,
-        **(repairs.nonzero() if repairs is not None else {}),
-        "not_regenerated": not_regenerated,
-        "not_checked": sorted(unchecked),
-    }
-    summary |= {name: value for name, value in optional.items() if value}
-    if options.shows("claims"):
-        summary["claims"] = list(claims)
-    if options.shows("decisions"):
-        summary["decisions"] = [decision_to_dict(without_withheld(decision, withheld)) for decision in decisions]
-    if options.shows("documents"):
-        summary["retrieval"] = dict(retrieval)
-    summary["judge"] = {
-        "name": judge_name,
-        "latency_ms": None if judge_ms is None else round(judge_ms, _MS_DIGITS),
-    }
-    if llm_calls:
-        summary["judge"]["llm"] = llm_usage(llm_calls)
-    return summary
 
 
 def retrieval_summary(
     chunks: Sequence[Chunk], dropped: Mapping[int, str], decisions: Sequence[Decision], notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The documents used, those dropped and why, and the warnings, followed by ``notes``."""
+    """Return the used documents, the dropped documents with reasons, and the warnings, followed by ``notes``."""
     kept, left_out = [], []
     for index, chunk in enumerate(chunks):
         document: dict[str, Any] = {
@@ -194,27 +196,22 @@ def retrieval_summary(
             left_out.append({**document, "reason": dropped[index]})
         else:
             kept.append(document)
-    warnings = [decision.reason for decision in decisions if decision.action is Action.WARN]
+    warnings = [warning for decision in decisions for warning in _warnings(decision)]
     return {"kept": kept, "dropped": left_out, "warnings": [*warnings, *notes]}
 
 
-class ChoiceVerdict(Protocol):
-    """A choice of a reply, with its verdict and trust score."""
+def _warnings(decision: Decision) -> Sequence[str]:
+    """Yield the reason of a warning. If a decision drops documents, yield the reasons of those violations that only
+    warn."""
+    if decision.action is Action.DROP:
+        violations = decision.metadata.get("violations", ())
+        return [violation["reason"] for violation in violations if violation["action"] == Action.WARN]
+    return [decision.reason] if decision.action is Action.WARN else []
 
-    @property
-    def verdict(self) -> str: ...
 
-    @property
-    def trust_score(self) -> float | None: ...
-
-
-def worst(choices: Sequence[ChoiceVerdict], *, default: str) -> tuple[str, float | None]:
-    """Verdict and trust score of a reply: those of its worst choice."""
-    if not choices:
-        return default, None
-    found = min(choices, key=lambda choice: VERDICTS_WORST_FIRST.index(ReplyVerdict(choice.verdict)))
-    scores = [choice.trust_score for choice in choices if choice.trust_score is not None]
-    return found.verdict, min(scores, default=None)
+def _field(sentence: JudgedSentence) -> dict[str, str]:
+    """Return the reasoning field that the positions in a sentence refer to."""
+    return {} if sentence.field is None else {"field": sentence.field}
 
 
 def _delivered_span(entry: JudgedSentence, verdict: ClaimVerdict) -> Span | None:

@@ -1,4 +1,5 @@
-"""Reasoning that a model writes at the beginning of its text, as ``<think>…</think>`` or ``<thinking>…</thinking>``."""
+"""Handles reasoning that a model writes at the beginning of its text, as ``<think>…</think>`` or
+``<thinking>…</thinking>``."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from enum import Enum, auto
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.protocols.common.stream_events import TextDelta
+from app.protocols.common.stream_events import Frame, TextDelta
 from app.reply.text_buffer import TextBuffer
 
 _TAGS = ("<think>", "<thinking>")
@@ -15,13 +16,13 @@ _OPEN = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 _CLOSE = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _MOST_SPACE = 256
-"""How much white space there may be before the first tag."""
+"""The maximum number of white-space characters before the first tag."""
 _LONGEST = len("</thinking>")
 _CLOSE_BEGUN = re.compile(r"<[a-z/]{0,10}\Z", re.IGNORECASE)
 
 
 class PieceKind(Enum):
-    """What a piece of text is: the tags around reasoning with the white space after them, reasoning, or the answer."""
+    """The kind of a piece of text: a tag around reasoning (with the white space after it), reasoning, or the answer."""
 
     TAG = auto()
     REASONING = auto()
@@ -37,11 +38,29 @@ class Piece(Struct, frozen=True):
         return sum(len(delta.text) for delta in self.deltas)
 
 
-class InlineReasoning:
-    """Tells reasoning from the answer, however the text is cut into parts. Several blocks of it may follow each other.
+def blank_reasoning(text: str) -> str:
+    """Return ``text`` with reasoning and its tags replaced by line breaks, so that the answer keeps its position. Text
+    without an answer is returned unchanged, because only text before an answer counts as reasoning.
+    """
+    split = InlineReasoning()
+    pieces = [*split.take(TextDelta(choice=0, text=text, frame=Frame(json={}))), *split.flush()] if text else []
+    answer = "".join(map(blanked, pieces))
+    return text if answer.isspace() else answer
 
-    White space after a block belongs to it; a block that is never closed has all of the text. Once the answer has begun
-    (``over``), the rest of the text is the answer.
+
+def blanked(piece: Piece) -> str:
+    """Return the text of an answer, or line breaks for a piece of any other kind."""
+    if piece.kind is not PieceKind.ANSWER:
+        return "\n" * piece.length
+    return "".join(delta.text for delta in piece.deltas)
+
+
+class InlineReasoning:
+    """Separates reasoning from the answer, no matter how the text is split into parts. There may be several blocks of
+    reasoning in a row.
+
+    White space after a block belongs to the block. A block that is never closed includes the rest of the text. Once the
+    answer has begun (``over``), all remaining text is the answer.
     """
 
     def __init__(self) -> None:
@@ -49,17 +68,17 @@ class InlineReasoning:
         self._held = TextBuffer()
         self._text = ""
         self._at = 0
-        """Where in ``_text`` the text begins of which it isn't known yet what it is."""
+        """The position in ``_text`` of the first character whose kind isn't known yet."""
         self._choice = 0
         self._inside = self._found = False
 
     @property
     def pending(self) -> bool:
-        """There is text of which it isn't known yet what it is."""
+        """Whether there is text whose kind isn't known yet."""
         return bool(self._text)
 
     def take(self, delta: TextDelta) -> list[Piece]:
-        """The next part of the text; what is known by now, in order."""
+        """Take the next part of the text. Return the pieces that are known by now, in order."""
         self._choice = delta.choice
         self._held.add(delta)
         self._text += delta.text
@@ -70,7 +89,7 @@ class InlineReasoning:
         return [piece for piece in pieces if piece.deltas]
 
     def flush(self) -> list[Piece]:
-        """No text follows for now, so what is pending is what it seems to be."""
+        """Handle a pause in the text. Return the pending text, classified by its beginning."""
         if not self._text:
             return []
         self.over = not self._inside
@@ -79,7 +98,7 @@ class InlineReasoning:
         return [piece]
 
     def _outer(self) -> tuple[PieceKind, int] | None:
-        """The next piece outside of reasoning, and where it ends; None if more text must come first."""
+        """Return the next piece outside reasoning and its end, or None if more text is needed."""
         space = _SPACE.match(self._text, self._at)
         if space is not None and self._found:
             return PieceKind.TAG, space.end()
@@ -94,7 +113,7 @@ class InlineReasoning:
         return PieceKind.ANSWER, len(self._text)
 
     def _inner(self) -> tuple[PieceKind, int] | None:
-        """The next piece of reasoning or its end, and where it ends."""
+        """Return the next piece of reasoning, or its closing tag, and the end of the piece."""
         closed = _CLOSE.search(self._text, self._at)
         if closed is not None and closed.start() == self._at:
             self._inside = False

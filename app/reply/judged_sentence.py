@@ -1,31 +1,33 @@
-"""A sentence of a reply with its verdict and where it ended up, and what can be said of several."""
+"""A judged sentence with its position in the delivered text, and functions for several sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.events.claim_rows import SentenceRecord
+from app.events.request_record import SentenceRecord
+from judges.llm_types import LlmCall
 from judges.report import SKIPPED, letters
-from judges.types import ClaimVerdict, Consistency, Label, LlmCall, LlmScore, SentenceVerdict, Source, Span
+from judges.types import ClaimVerdict, Label, SentenceVerdict, Source, Span
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations
-from policies.grounding.unjudged_check import unjudged_texts
+from policies.grounding.sentence_checks import unjudged_texts
 from policies.replay import ChoiceLog
 from policies.types import Citation, PolicyInputs
 
 Findings = Mapping[str, Any]
-"""What the final checks found about the whole reply: fields of ``policies.types.PolicyInputs``."""
+"""The results of the final checks of the whole reply, as fields of ``policies.types.PolicyInputs``."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JudgedSentence:
-    """A sentence that was judged. ``offset``: where it begins in the delivered text; None if it was not delivered.
-
-    ``citations`` are those in its text, ``noted`` those that the upstream reports in objects of its own.
-    ``corrected``: where in the delivered text a correction replaces it. ``retracted``: a further upstream call replaced
-    it. ``structure``: it is markup between the strings of a JSON reply. ``left_out``: the parts of the upstream's reply
-    that were left out of the sentence, in order. ``times``: when it was complete and when it was judged, in
-    milliseconds since the request came; None if unknown.
+    """A sentence that was judged. ``offset`` is its start in the delivered text, or None if it was not delivered.
+    ``citations`` contains the citations in its text, and ``noted`` the citations that the upstream reports separately.
+    ``corrected`` is the position in the delivered text of the correction that replaces it. ``retracted`` means that a
+    further upstream call replaced it. ``structure`` means that it is markup between the strings of a JSON reply.
+    ``left_out`` contains the parts of the upstream's reply that were left out of the sentence, in order. ``times`` says
+    when it was complete and when it was judged, in milliseconds since the request arrived, or is None if unknown.
+    ``field`` is the reasoning field that contains it, or None for the text of the reply itself. Positions in the
+    delivered text refer to this field. ``begin`` is its start in the upstream's text of the field.
     """
 
     verdict: SentenceVerdict
@@ -37,15 +39,17 @@ class JudgedSentence:
     structure: bool = False
     left_out: tuple[Span, ...] = ()
     times: tuple[float, float] | None = None
+    field: str | None = None
+    begin: int = 0
 
     @property
     def shown(self) -> bool:
-        """The client got the sentence or its correction."""
+        """Whether the client received the sentence or its correction."""
         return self.offset is not None or self.corrected is not None
 
     @property
     def supporting(self) -> list[Source]:
-        """The passages that support what the client got."""
+        """The passages that support the delivered text."""
         claims = self.verdict.claims
         if self.corrected is not None:
             return [c.contradicting_source for c in claims if c.correction and c.contradicting_source is not None]
@@ -53,7 +57,7 @@ class JudgedSentence:
 
     @property
     def span(self) -> Span | None:
-        """The sentence or its correction in the delivered text, without surrounding white space."""
+        """The span of the sentence or its correction in the delivered text, without surrounding white space."""
         if self.offset is None:
             return self.corrected
         sentence = self.verdict.sentence
@@ -63,7 +67,7 @@ class JudgedSentence:
 
     @property
     def delivered_verdict(self) -> SentenceVerdict:
-        """The verdict of what was delivered: without the parts that were left out."""
+        """The verdict on the delivered text, without the parts that were left out."""
         if not self.left_out:
             return self.verdict
         gone = frozenset(self.left_out)
@@ -71,30 +75,32 @@ class JudgedSentence:
 
     @property
     def letters(self) -> int:
-        """The letters and digits of the sentence, without those that were left out."""
+        """The number of letters and digits in the sentence, without the parts that were left out."""
         sentence = self.verdict.sentence
         start = sentence.span.start
         gone = sum(letters(sentence.text[span.start - start : span.end - start]) for span in self.left_out)
         return letters(sentence.text) - gone
 
     def place(self, position: int) -> int:
-        """Where a position in the upstream's reply is in the delivered text. Only for a sentence that was delivered."""
+        """Convert a position in the upstream's reply to a position in the delivered text. The sentence must have been
+        delivered.
+        """
         before = sum(min(span.end, position) - span.start for span in self.left_out if span.start < position)
         return (self.offset or 0) + position - self.verdict.sentence.span.start - before
 
 
 def policy_claims(verdicts: Iterable[SentenceVerdict]) -> list[ClaimVerdict]:
-    """The claims that policies look at: not those beyond ``max_claims``, which are reported as skipped."""
+    """Return the claims for the policies. Claims beyond ``max_claims`` are left out and reported as skipped."""
     return [claim for verdict in verdicts for claim in verdict.claims if claim.reason != SKIPPED]
 
 
 def standing(sentences: Sequence[JudgedSentence]) -> list[JudgedSentence]:
-    """The sentences that no further upstream call replaced."""
+    """Return the sentences that no further upstream call replaced."""
     return [sentence for sentence in sentences if not sentence.retracted]
 
 
 def sentence_records(sentences: Sequence[JudgedSentence]) -> list[SentenceRecord]:
-    """The sentences as the event log keeps them."""
+    """Convert the sentences to the form that the event log stores."""
     return [
         SentenceRecord(
             verdict=sentence.verdict,
@@ -118,10 +124,9 @@ def choice_log(
     ready: bool,
     complete: bool,
 ) -> ChoiceLog:
-    """``inputs`` with the sentences that were left out too, since other policies might have delivered them.
-
-    ``cited`` are the citations that the upstream reports, ``reported`` those that the caller reports; citations in the
-    text are in ``sentences`` or, where a sentence was left out, in its text.
+    """Return ``inputs`` with the sentences that were left out added, because other policies might have delivered them.
+    ``cited`` contains the citations that the upstream reports, and ``reported`` those that the caller reports.
+    Citations in the text come from ``sentences``. For a sentence that was left out, they are read from its text.
     """
     claims = policy_claims(sentence.verdict for sentence in sentences)
     unjudged = [text for sentence in sentences for text in unjudged_texts(sentence.verdict)]
@@ -145,36 +150,6 @@ def _citations_in(judged: JudgedSentence, names: DocumentNames) -> Iterator[Cita
         yield replace(citation, sentence_index=sentence.index)
 
 
-def withheld_texts(sentences: Sequence[JudgedSentence], findings: Findings) -> list[str]:
-    """Texts that the client must not see: claims and markers of withheld sentences, and what may quote them."""
-    texts = {text for each in sentences if each.offset is None for text in _quotable_texts(each)}
-    if texts:
-        texts.update(_explanations(findings))
-    if not any(each.offset is not None for each in sentences):
-        texts.update(_contradicting_texts(findings))
-    return list(texts)
-
-
-def _quotable_texts(judged: JudgedSentence) -> Iterator[str]:
-    """What decisions may quote of a sentence."""
-    yield from (claim.claim.text for claim in judged.verdict.claims)
-    yield from (citation.marker for citation in judged.citations)
-
-
 def llm_calls(findings: Findings) -> list[LlmCall]:
-    """The calls to an LLM that the final checks made."""
-    return [call for score in _scores(findings) for call in score.calls]
-
-
-def _scores(findings: Findings) -> Sequence[LlmScore]:
-    scores: Sequence[LlmScore] = findings.get("llm_scores", ())
-    return scores
-
-
-def _explanations(findings: Findings) -> list[str]:
-    return [score.reasoning for score in _scores(findings) if score.reasoning]
-
-
-def _contradicting_texts(findings: Findings) -> Sequence[str]:
-    found: Consistency = findings.get("consistency", Consistency())
-    return found.texts
+    """Return the LLM calls of the final checks."""
+    return [call for score in findings.get("llm_scores", ()) for call in score.calls]

@@ -1,18 +1,13 @@
-"""Reads the reply of one upstream call: its events in; out, in order, what passes and what is to be decided on.
-
-Where policies decide, reading goes on while sentences are judged, so that several are judged at once. Where none does,
-every byte passes as it came, and the reader only notes what the reply says.
+"""Reads the reply of one upstream call. It converts events to outputs, in order: content to forward, and sentences to
+decide on. Reading continues while sentences are judged, so that several are judged at once.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, suppress
-from enum import StrEnum
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
-from app.concurrency import TaskScope
 from app.errors import GatewayError, UpstreamConnectError
 from app.events.recorder import RequestRecorder
 from app.protocols.common.known_fields import REASONING
@@ -23,7 +18,6 @@ from app.protocols.common.stream_events import (
     FoundDocuments,
     Frame,
     FrameRemainder,
-    Output,
     Passthrough,
     ReleasedText,
     ReplyError,
@@ -36,153 +30,49 @@ from app.protocols.common.stream_events import (
     UpstreamEvent,
     Usage,
 )
-from app.reply.checks.shadow_check import ShadowCheck
-from app.reply.choice import Choice
+from app.reply.choice import Choice, Choices
 from app.reply.inline_reasoning import Piece, PieceKind
-from judges.concurrency import Turns
-from judges.types import Chunk, Sentence, SentenceVerdict
+from app.reply.reader_output import EndOfText, Item, Mode, PendingSentence, ReasoningText, TextPause
+from judges.concurrency import TaskScope, Turns
+from judges.types import Sentence
 
 _AHEAD = 128
-"""How many items may wait to be released. Beyond it the upstream is not read: a slow client slows down its upstream."""
+"""The maximum number of items that wait for their release. Once it is reached, reading from the upstream stops, so a
+slow client slows down the upstream.
+"""
 _DRAIN_S = 1.0
 _DROPPED = 8
-"""How many times ``max_chars`` is read and dropped until the upstream ends its reply by itself."""
+"""After a reply exceeds ``max_bytes``, the reader waits for the upstream to end it. Meanwhile, it reads and drops at
+most this many times ``max_bytes``."""
 _OF_A_CHOICE = (TextDelta, Passthrough, ChoiceFinish)
 _AFTER_TEXT = frozenset({"refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"})
-"""Content of other kinds that stays behind the text before it, as tool calls do."""
-_INCOMPLETE = "The upstream ended its reply before it was complete."
-
-
-class Mode(StrEnum):
-    """When text is released. ``UNTOUCHED``: nothing is judged or decided, and every byte passes as it came."""
-
-    UNTOUCHED = "untouched"
-    HOLD = "hold"
-    LIVE = "live"
-    FINAL = "final"
-
-
-class PendingSentence(Struct, frozen=True, kw_only=True):
-    """A sentence that is being judged."""
-
-    choice: Choice
-    sentence: Sentence
-    slices: Sequence[TextSlice]
-    frame: Frame
-    verdict: "asyncio.Task[SentenceVerdict]"
-
-
-class TextPause(Struct, frozen=True, kw_only=True):
-    """The text of a choice pauses; ``slices`` is the white space before the pause."""
-
-    choice: Choice
-    slices: Sequence[TextSlice]
-
-
-class ReasoningText(Struct, frozen=True, kw_only=True):
-    """Reasoning in the text of a choice, or the tags around it, which pass unjudged."""
-
-    choice: Choice
-    slices: Sequence[TextSlice]
-
-
-class EndOfText(Struct, frozen=True, kw_only=True):
-    """The text of a choice has ended."""
-
-    choice: Choice
-    frame: Frame
+"""Kinds of non-text content that, like tool calls, must not overtake the text before them."""
+_NO_REASON = "stop"
+"""The finish reason of a choice for which the upstream gives none."""
+INCOMPLETE = "The upstream ended its reply before it was complete."
 
 
 class _Crash(Struct, frozen=True):
     error: Exception
 
 
-Item = Output | PendingSentence | TextPause | ReasoningText | EndOfText
-"""What passes, and what is to be decided on."""
-
-
-class ChoiceOpener(Protocol):
-    """Opens the choices of a reply."""
-
-    def open(self, index: int) -> Choice:
-        """The state of the choice at ``index``, when its first part arrives."""
-        ...
-
-    async def add_documents(self, documents: Sequence[Chunk]) -> None:
-        """The reply brings documents along: they count for the choices opened from now on."""
-        ...
-
-
-class Choices:
-    """The choices of one reply, by index."""
-
-    def __init__(self, opener: ChoiceOpener) -> None:
-        self._opener = opener
-        self._open: dict[int, Choice] = {}
-
-    def __getitem__(self, index: int) -> Choice:
-        choice = self._open.get(index)
-        if choice is None:
-            choice = self._open[index] = self._opener.open(index)
-        return choice
-
-    def __iter__(self) -> Iterator[Choice]:
-        return iter([self._open[index] for index in sorted(self._open)])
-
-    @property
-    def finished(self) -> bool:
-        """There are choices, and the upstream finished every one."""
-        return bool(self._open) and all(choice.finish is not None for choice in self._open.values())
-
-    @property
-    def received(self) -> int:
-        """How many characters of text came."""
-        return sum(choice.received for choice in self._open.values())
-
-    async def add_documents(self, documents: Sequence[Chunk]) -> None:
-        await self._opener.add_documents(documents)
-
-
-class ReplyReader:
-    """Reads one upstream call's reply, either by ``pass_through`` or by ``start`` and ``next``.
-
-    ``max_choices``: how many choices the client asked for; None: any number. ``max_chars``: after so much text, the
-    reply ends as if the upstream had ended it with ``length``. ``holds_calls``: a tool call waits for the verdict on
-    the text before it even if the text itself does not (``live``). ``reasoning``: what becomes of reasoning in the
-    text.
-    """
+class UpstreamReply:
+    """The base of all readers for the reply of one upstream call."""
 
     def __init__(
-        self,
-        events: AsyncGenerator[UpstreamEvent, None],
-        *,
-        mode: Mode,
-        recorder: RequestRecorder,
-        choices: Choices,
-        max_choices: int | None = None,
-        max_chars: int | None = None,
-        holds_calls: bool = False,
-        reasoning: str = "pass",
+        self, events: AsyncGenerator[UpstreamEvent, None], *, recorder: RequestRecorder, choices: Choices
     ) -> None:
         self.usage: Usage | None = None
         """The token counts, once the upstream reports them."""
         self._events = events
-        self._mode = mode
         self._recorder = recorder
         self._choices = choices
-        self._max_choices = max_choices
-        self._max_chars = self._chars_left = max_chars
         self._cut = False
-        """Text of the reply was left out because there was too much."""
-        self._holds_calls = holds_calls
-        self._reasoning = reasoning
+        """Whether text of the reply was left out because it was too long."""
         self._failed = False
-        self._late_usage: list[Usage] = []
-        self._queue: asyncio.Queue[Item | _Crash | None]
-        self._tasks = TaskScope()
 
     def _note(self, part: ReplyPart) -> None:
-        """Note what a part says besides text and documents."""
+        """Record the information in a part other than text and documents."""
         match part:
             case Passthrough(choice=int(index), unchecked=str(kind)):
                 self._choices[index].findings.unchecked.add(kind)
@@ -200,79 +90,62 @@ class ReplyReader:
                 self._failed = True
                 self._recorder.fail_upstream(part.message)
 
-    # Passing through
-
-    async def pass_through(self, shadow_check: ShadowCheck | None) -> AsyncGenerator[Output, None]:
-        """The bytes of the events, and at the end an EndOfReply, after a ReplyError if the reply broke off.
-
-        Reads as fast as it is read. ``shadow_check`` judges the text on its way.
-        """
-        end: EndOfReply | None = None
-        broken: GatewayError | None = None
-        async with aclosing(self._events):
-            try:
-                async for event in self._events:
-                    if (end := await self._note_untouched(event, shadow_check)) is not None:
-                        break
-                    yield Passthrough(raw=event.raw)
-                if end is None and not self._choices.finished:
-                    broken = UpstreamConnectError(_INCOMPLETE)
-            except GatewayError as error:
-                broken = error
-            if reported := self._finish_untouched(broken):
-                yield reported
-            yield end or EndOfReply()
-            if end is None or not end.last:
-                async for rest in self._drain():
-                    if end is not None and end.trailer:
-                        yield Passthrough(raw=rest.raw)
-
-    async def _note_untouched(self, event: UpstreamEvent, shadow_check: ShadowCheck | None) -> EndOfReply | None:
-        """Note what an event says; return the end of the reply if the event has it."""
-        for part in event.parts:
-            if isinstance(part, TextDelta):
-                self._choices[part.choice].pass_on(part)
-                if shadow_check is not None:
-                    await shadow_check.hear(part)
-            elif isinstance(part, EndOfReply):
-                return part
-            elif isinstance(part, FoundDocuments):
-                await self._choices.add_documents(part.documents)
-            else:
-                self._note(part)
-        return None
-
-    def _finish_untouched(self, broken: GatewayError | None) -> ReplyError | None:
-        self._recorder.timings.end_reply()
-        for choice in self._choices:
-            choice.ended = True
-            self._recorder.finish(choice.finish.reason if choice.finish is not None else None)
-        return None if broken is None else self._report_break(broken)
-
     def _report_break(self, error: GatewayError) -> ReplyError | None:
-        """What to tell the client of a reply that broke off; None if the upstream has reported an error already."""
+        """Return the error message for the client if the reply broke off, or None if the upstream has already reported
+        an error.
+        """
         if self._failed:
             return None
         self._recorder.fail("incomplete", error.message)
         return ReplyError(message=error.message, code=error.code, broken=True)
 
     async def _drain(self) -> AsyncIterator[UpstreamEvent]:
-        """Read on for a moment after the end, so that the connection can be used again."""
+        """Continue reading briefly after the end of the reply, so that the connection can be reused."""
         with suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(_DRAIN_S):
                 async for event in self._events:
                     yield event
 
-    # Reading ahead of the decisions
+
+class ReplyReader(UpstreamReply):
+    """Reads a reply ahead of the decisions on it. ``max_choices`` is the number of choices that the client asked for;
+    None means any number. After ``max_bytes`` of text, the reply ends as if the upstream had ended it with ``length``.
+    ``holds_calls`` means that a tool call waits for the verdict on the text before it, even if the text itself doesn't
+    wait (``live``). ``reasoning`` says how reasoning in the text is handled.
+    """
+
+    def __init__(
+        self,
+        events: AsyncGenerator[UpstreamEvent, None],
+        *,
+        mode: Mode,
+        recorder: RequestRecorder,
+        choices: Choices,
+        max_choices: int | None = None,
+        max_bytes: int | None = None,
+        holds_calls: bool = False,
+        reasoning: str = "pass",
+    ) -> None:
+        super().__init__(events, recorder=recorder, choices=choices)
+        self._mode = mode
+        self._max_choices = max_choices
+        self._max_bytes = self._bytes_left = max_bytes
+        self._holds_calls = holds_calls
+        self._reasoning = reasoning
+        self._shows_answer = mode is Mode.LIVE and reasoning == "drop"
+        """Whether text is shown before its verdict. It is shown only once it is known not to be reasoning."""
+        self._late_usage: list[Usage] = []
+        self._queue: asyncio.Queue[Item | _Crash | None]
+        self._tasks = TaskScope()
 
     def start(self) -> None:
-        """Begin to read, until the events end or ``aclose``."""
+        """Read until the events end or ``aclose`` is called."""
         self._queue = asyncio.Queue(_AHEAD)
-        self._turns = Turns()
+        self._turns, self._reading_turns = Turns(), Turns()
         self._tasks.start(self._read())
 
     async def next(self) -> Item | None:
-        """The next item, in the upstream's order; None at the end. Raises the error that reading failed with."""
+        """Return the next item in the upstream's order, or None at the end. If reading failed, raise its error."""
         item = await self._queue.get()
         await self._turns.take()
         if isinstance(item, _Crash):
@@ -286,9 +159,9 @@ class ReplyReader:
     async def _read(self) -> None:
         try:
             end = await self._read_events()
-            self._recorder.timings.end_reply()
+            self._recorder.timings.mark("upstream_ended", again=True)
             if end is None and not self._choices.finished:
-                await self._break_off(UpstreamConnectError(_INCOMPLETE))
+                await self._break_off(UpstreamConnectError(INCOMPLETE))
             else:
                 await self._end(end or EndOfReply())
             if end is None or not end.last:
@@ -296,23 +169,21 @@ class ReplyReader:
                     pass
         except GatewayError as error:
             await self._break_off(error)
-        except Exception as error:  # whoever waits for the next item must learn of it
+        except Exception as error:  # ``next`` raises it
             await self._queue.put(_Crash(error))
         await self._queue.put(None)
 
     async def _read_events(self) -> EndOfReply | None:
-        turns = Turns()
         async for event in self._events:
-            await turns.take()
+            await self._reading_turns.take()
             for part in event.parts:
                 if isinstance(part, EndOfReply):
                     return part
-            if self._is_surplus(event):
-                continue
-            event = self._limited(event)
-            if self._max_chars is not None and (self._chars_left or 0) < -_DROPPED * self._max_chars:
+            asked_for = self._asked_for(event)
+            is_whole, event = asked_for is event, self._limited(asked_for)
+            if self._max_bytes is not None and (self._bytes_left or 0) < -_DROPPED * self._max_bytes:
                 return self._end_early()
-            if self._mode is Mode.LIVE and not self._cut and self._passes_whole(event):
+            if self._mode is Mode.LIVE and is_whole and not self._cut and self._passes_whole(event):
                 await self._queue.put(_whole(event))
                 for part in event.parts:
                     await self._take(part)
@@ -322,7 +193,7 @@ class ReplyReader:
         return None
 
     def _passes_whole(self, event: UpstreamEvent) -> bool:
-        """Whether nothing is decided about any part of an event of a reply that is shown at once."""
+        """Return whether an event of a reply that is shown as it arrives can be forwarded without a decision."""
         if len(event.parts) > 1 and len({part.choice for part in event.parts if isinstance(part, _OF_A_CHOICE)}) > 1:
             return False  # one of its choices may be blocked
         for part in event.parts:
@@ -331,16 +202,16 @@ class ReplyReader:
             if isinstance(part, Passthrough) and part.call and self._holds_calls:
                 return False
             if self._reasoning == "drop" and isinstance(part, TextDelta) and self._choices[part.choice].inline:
-                return False  # it may be, or contain, what is left out
+                return False  # it may be left out, or contain text that is
         return True
 
     def _limited(self, event: UpstreamEvent) -> UpstreamEvent:
-        """``event`` without the text that the reply may no longer have."""
-        left = self._chars_left
+        """Return ``event`` without text beyond the limit."""
+        left = self._bytes_left
         if left is None:
             return event
-        self._chars_left = left - sum(len(part.text) for part in event.parts if isinstance(part, TextDelta))
-        if self._chars_left >= 0:
+        self._bytes_left = left - sum(_size(part.text) for part in event.parts if isinstance(part, TextDelta))
+        if self._bytes_left >= 0:
             return event
         self._cut = True
         parts: list[ReplyPart] = []
@@ -348,28 +219,29 @@ class ReplyReader:
             if not isinstance(part, TextDelta):
                 parts.append(part)
             elif left > 0:
-                parts.append(structs.replace(part, text=part.text[:left], remainder=None))
-                left -= len(part.text)
+                parts.append(structs.replace(part, text=_first(left, part.text), remainder=None))
+                left -= _size(part.text)
         return structs.replace(event, parts=tuple(parts))
 
     def _end_early(self) -> EndOfReply:
-        """The upstream doesn't stop: the reply ends without it."""
+        """End the reply, because the upstream doesn't stop sending."""
         for choice in self._choices:
             if choice.finish is None:
                 choice.finish = ChoiceFinish(choice=choice.index, reason=TOO_LONG, frame=choice.frame, cut=True)
         return EndOfReply(last=True)
 
-    def _is_surplus(self, event: UpstreamEvent) -> bool:
-        """Whether an event belongs to a choice that the client did not ask for: it is not judged, so not released."""
-        if self._max_choices is None:
-            return False
-        for part in event.parts:
-            if isinstance(part, _OF_A_CHOICE) and part.choice is not None and part.choice >= self._max_choices:
-                return True
-        return False
+    def _asked_for(self, event: UpstreamEvent) -> UpstreamEvent:
+        """Return ``event`` without the choices that the client did not ask for. Such a choice isn't judged, so it isn't
+        released. The bytes of an event with such a choice aren't released either.
+        """
+        limit = self._max_choices
+        if limit is None:
+            return event
+        kept = [part for part in event.parts if (getattr(part, "choice", None) or 0) < limit]
+        return event if len(kept) == len(event.parts) else UpstreamEvent(raw=b"", parts=kept)
 
     async def _take(self, part: ReplyPart) -> None:
-        """Take in what a part says, without passing it on."""
+        """Process the content of a part without releasing it."""
         match part:
             case TextDelta():
                 await self._hear(part)
@@ -381,24 +253,26 @@ class ReplyReader:
                 self._note(part)
 
     async def _hear(self, part: TextDelta, *, show: bool = False) -> None:
-        """Take in text. ``show``: the client is to get it before its verdict."""
+        """Process text. ``show`` means that the client receives it before its verdict."""
         choice = self._choices[part.choice]
         if choice.closing:
             choice.findings.unchecked.add("text_after_end")
-        elif choice.inline is None:
+        elif choice.inline is None or part.frame.field is not None:
             await self._hear_answer(choice, part, show=show)
         else:
             await self._hear_pieces(choice, choice.inline.take(part), show=show)
 
     async def _hear_answer(self, choice: Choice, part: TextDelta, *, show: bool = False) -> None:
+        if part.frame.field != choice.texts.last:
+            await self._pause(choice)  # no sentence spans two fields
         if show:
             await self._queue.put(_unjudged(part))
         choice.hold(part)
-        for sentence in await choice.push(part.text):
+        for sentence in await choice.incoming.push(part.text):
             await self._start_check(choice, sentence, part.frame)
 
     async def _hear_pieces(self, choice: Choice, pieces: Sequence[Piece], *, show: bool) -> None:
-        """Text at the beginning of a choice: reasoning, the answer, or both."""
+        """Process text at the beginning of a choice, which may be reasoning, the answer, or both."""
         judged = self._reasoning == "judge"
         if choice.inline is not None and choice.inline.over:
             choice.inline = None
@@ -412,39 +286,33 @@ class ReplyReader:
             if self._reasoning == "drop":
                 self._recorder.dropped[REASONING] += piece.length
                 continue
-            if judged and choice.holds_text:
-                await self._pause(choice)  # no sentence goes from the reasoning into the answer
+            if judged and choice.incoming:
+                await self._pause(choice)  # no sentence spans the reasoning and the answer
             elif not judged:
                 choice.findings.unchecked.add(REASONING)
             await self._queue.put(ReasoningText(choice=choice, slices=[_slice_of(part) for part in piece.deltas]))
 
-    @property
-    def _shows_pieces(self) -> bool:
-        """Text is shown before its verdict, but not before it is known whether it is reasoning."""
-        return self._mode is Mode.LIVE and self._reasoning == "drop"
-
     async def _settle_inline(self, choice: Choice) -> None:
         if choice.inline is not None:
-            await self._hear_pieces(choice, choice.inline.flush(), show=self._shows_pieces)
+            await self._hear_pieces(choice, choice.inline.flush(), show=self._shows_answer)
 
     async def _forward(self, part: ReplyPart) -> None:
-        """Take in a part and pass on what may be released of it now.
-
-        Text is released by the sentence. A finish that is not final may be followed by text (some providers finish
-        their reasoning first), so it waits for the end of the reply, and the token counts wait behind it.
+        """Process a part, and pass on content that may be released now. Text is released sentence by sentence. A finish
+        that is not final may be followed by text, because some providers finish their reasoning first. It therefore
+        waits for the end of the reply, and the token counts wait with it.
         """
         if isinstance(part, TextDelta):
             if part.remainder is not None:
                 await self._queue.put(FrameRemainder(choice=part.choice, json=part.remainder))
-            if self._mode is Mode.LIVE and not self._shows_pieces:
+            if self._mode is Mode.LIVE and not self._shows_answer:
                 await self._queue.put(_unjudged(part))
-            await self._hear(part, show=self._shows_pieces)
+            await self._hear(part, show=self._shows_answer)
             return
-        if isinstance(part, Passthrough) and part.choice is not None and (part.call or part.unchecked in _AFTER_TEXT):
-            # A call must not overtake the text before it: that is settled first.
-            choice = self._choices[part.choice]
-            if choice.holds_text or (choice.inline is not None and choice.inline.pending):
-                await self._pause(choice)
+        if isinstance(part, Passthrough) and (part.call or part.unchecked in _AFTER_TEXT):
+            # A tool call must not overtake the text before it, so the policies decide on that text first.
+            for choice in self._choices if part.choice is None else (self._choices[part.choice],):
+                if not choice.closing and (choice.incoming or (choice.inline is not None and choice.inline.pending)):
+                    await self._pause(choice)
         await self._take(part)
         if isinstance(part, ReplyError) or (isinstance(part, Passthrough) and not part.opaque):
             await self._queue.put(part)
@@ -454,10 +322,13 @@ class ReplyReader:
             self._late_usage.append(part)
 
     async def _start_check(self, choice: Choice, sentence: Sentence, frame: Frame) -> None:
-        # White space between sentences goes with the later one: tokenizers attach it to the next word, and a sentence
-        # that is left out takes it along.
-        slices = choice.cut(sentence.span.start + len(sentence.text.rstrip()))
-        if choice.blocked or choice.repeats(sentence):
+        await self._reading_turns.take()
+        if not sentence.text.strip():
+            return
+        # White space between sentences belongs to the later sentence. Tokenizers attach it to the next word, and it is
+        # left out together with that sentence.
+        slices = choice.incoming.cut(sentence.span.start + len(sentence.text.rstrip()))
+        if choice.findings.blocked or choice.repeats(sentence):
             return
         verdict = self._tasks.start(choice.check(sentence))
         await self._queue.put(
@@ -466,19 +337,22 @@ class ReplyReader:
 
     async def _pause(self, choice: Choice) -> None:
         await self._settle_inline(choice)
-        for sentence in choice.pause():
+        for sentence in choice.incoming.pause():
             await self._start_check(choice, sentence, choice.frame)
-        await self._queue.put(TextPause(choice=choice, slices=choice.cut()))
+        await self._queue.put(TextPause(choice=choice, slices=choice.incoming.cut()))
 
     async def _end_text(self, choice: Choice, *, truncated: bool = False) -> None:
         if choice.closing:
             return
         await self._settle_inline(choice)
         choice.closing = True
+        if choice.finish is None and choice.frame.json and not truncated and not self._failed:
+            # The upstream ended the reply without ending the choice.
+            choice.finish = ChoiceFinish(choice=choice.index, reason=_NO_REASON, frame=choice.frame)
         finish = choice.finish
         frame = finish.frame if finish else choice.frame
         cut_off = truncated or (finish is not None and (finish.cut or finish.reason == "length"))
-        for sentence in choice.flush(truncated=cut_off):
+        for sentence in choice.incoming.flush(truncated=cut_off):
             await self._start_check(choice, sentence, frame)
         await self._queue.put(EndOfText(choice=choice, frame=frame))
 
@@ -492,12 +366,21 @@ class ReplyReader:
         await self._queue.put(end)
 
     async def _break_off(self, error: GatewayError) -> None:
-        """The reply broke off: release what came, then report it."""
+        """Handle a reply that broke off: release the text that arrived, then report the error."""
         await self._end(EndOfReply(), truncated=True, error=self._report_break(error))
 
 
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _first(size: int, text: str) -> str:
+    """Return the beginning of ``text`` that fits in ``size`` bytes."""
+    return text[:size] if text.isascii() else text.encode("utf-8", "surrogatepass")[:size].decode("utf-8", "ignore")
+
+
 def _unjudged(part: TextDelta) -> ReleasedText:
-    """Text that is shown before its verdict, in a frame of its own."""
+    """Build the output for text that is shown before its verdict, in a separate frame."""
     return ReleasedText(choice=part.choice, text=part.text, slices=(_slice_of(part),))
 
 
@@ -506,6 +389,6 @@ def _slice_of(part: TextDelta) -> TextSlice:
 
 
 def _whole(event: UpstreamEvent) -> Passthrough:
-    """An event whose bytes pass as they are."""
+    """Build the output for an event whose bytes are forwarded unchanged."""
     choices = {part.choice for part in event.parts if isinstance(part, _OF_A_CHOICE)}
     return Passthrough(raw=event.raw, choice=choices.pop() if len(choices) == 1 else None)

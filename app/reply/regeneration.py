@@ -1,4 +1,4 @@
-"""Has the upstream continue a reply from the text released so far, when a sentence fails."""
+"""Asks the upstream to continue a reply from the text released so far after a sentence fails."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherReply:
-    """A further call for a reply. Await ``end_earlier`` when nobody reads the earlier one any more."""
+    """A further call for a reply. Await ``end_earlier`` when you stop reading the earlier call."""
 
     events: AsyncGenerator[UpstreamEvent, None]
     end_earlier: Callable[[], Awaitable[None]]
@@ -24,10 +24,8 @@ async def _never(_turn: Continuation) -> FurtherReply | None:
 
 
 class Regeneration:
-    """Asks at most ``limit`` times for one reply.
-
-    ``send`` makes the call and returns None if the upstream refuses it. ``unavailable`` says in a word why there can be
-    none.
+    """Makes at most ``limit`` further calls for one reply. ``send`` makes the call, and returns None if the upstream
+    refuses it. ``unavailable`` is a one-word reason why no call is possible.
     """
 
     def __init__(
@@ -39,12 +37,13 @@ class Regeneration:
 
     @classmethod
     def unavailable_for(cls, reason: str) -> "Regeneration":
-        """One that never asks, for a reason in one word."""
+        """Create an instance that makes no calls, for a one-word reason."""
         return cls(limit=0, unavailable=reason, send=_never)
 
     async def ask(self, turn: Continuation) -> FurtherReply | None:
-        """The further call. None if there can be none, the limit is reached, or it failed; after a failure it is not
-        tried again."""
+        """Make the further call. Return None if no call is possible, the limit is reached, or the call failed. A failed
+        call is not retried.
+        """
         if self.unavailable is not None or self._left <= 0:
             return None
         self._left -= 1

@@ -1,8 +1,9 @@
-"""One reply under its policies: upstream events in, what the client may see out, in order.
+"""Applies the policies to one reply: converts upstream events to the outputs that the client may see, in order.
 
-Streamed and unary replies take the same path: a unary reply is a stream of a few large parts. ``app.reply.reader``
-reads ahead; this module decides what is released, sentence by sentence. When a sentence fails, a policy may have the
-upstream continue from the text released so far (``app.reply.regeneration``); a reader of that call then takes over.
+Streamed and unary replies take the same path, because a unary reply is treated as a stream of a few large parts.
+``app.reply.reader`` reads ahead. This module decides, sentence by sentence, which text is released. When a sentence
+fails, a policy may ask the upstream to continue from the text released so far (``app.reply.regeneration``). A reader
+for that call then takes over.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from app.events.recorder import RequestRecorder
 from app.events.request_record import ReplyOutcome
+from app.protocols.common.known_fields import REASONING
 from app.protocols.common.stream_events import (
     ChoiceEnd,
     EndOfReply,
@@ -28,44 +30,35 @@ from app.protocols.common.stream_events import (
     Usage,
 )
 from app.reply.checks.shadow_check import ShadowCheck
-from app.reply.choice import Choice
-from app.reply.edits import OutgoingText, outgoing_text, without_spans
-from app.reply.grounding_object import worst
-from app.reply.reader import (
-    ChoiceOpener,
-    Choices,
-    EndOfText,
-    Item,
-    Mode,
-    PendingSentence,
-    ReasoningText,
-    ReplyReader,
-    TextPause,
-)
+from app.reply.choice import Choice, ChoiceOpener, Choices
+from app.reply.choice_findings import REASONING_FIELDS, worst
+from app.reply.delivered_text import OutgoingText, outgoing_text, without_spans
+from app.reply.grounding_object import refusal_of, summary_of
+from app.reply.reader import ReplyReader
+from app.reply.reader_output import EndOfText, Item, Mode, PendingSentence, ReasoningText, TextPause
 from app.reply.regeneration import Regeneration
+from app.reply.untouched_reply import UntouchedReply
 from judges.concurrency import run
 from judges.types import SentenceVerdict
-from policies.engine import SentenceDecision
+from policies.policy_selection import SentenceDecision
 from policies.types import Action
 
 DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents support."
 
 
 class GuardOptions(Struct, frozen=True, kw_only=True):
-    """How a reply is guarded.
-
-    ``expected``: how many choices the client asked for; None: the reply is one, of any number of parts. ``max_chars``:
-    after so much text, the reply ends.
-    ``holds_calls``: a tool call waits for the verdict on the text before it, in every mode.
-    ``reasoning``: what becomes of reasoning in the text.
-    ``wants_usage``: the client asked for a usage chunk, so a blocked reply has one too. ``regeneration`` has the
-    upstream continue a reply; None: no policy wants that. ``shadow_check`` judges a reply that passes untouched; None:
-    no shadow policy wants that. ``judge_fault``: why a judge that should look at the reply is missing.
+    """Options for guarding a reply. ``expected`` is the number of choices that the client asked for. None means a
+    single reply with any number of parts. The reply ends after ``max_bytes`` of text. ``holds_calls`` means that a tool
+    call waits for the verdict on the text before it, in every mode. ``reasoning`` says how reasoning in the text is
+    handled. ``wants_usage`` means that the client asked for a usage chunk, so a blocked reply has one too.
+    ``regeneration`` asks the upstream to continue a reply, and is None if no policy requires it. ``shadow_check``
+    judges a reply that is forwarded unchanged, and is None if no shadow policy requires it. ``judge_fault`` says why a
+    required judge is missing.
     """
 
     mode: Mode
     expected: int | None = None
-    max_chars: int | None = None
+    max_bytes: int | None = None
     holds_calls: bool = False
     reasoning: str = "pass"
     wants_usage: bool = False
@@ -75,7 +68,7 @@ class GuardOptions(Struct, frozen=True, kw_only=True):
 
 
 class StreamGuard:
-    """Turns the events of one reply into what the client may see. ``opener`` opens its choices."""
+    """Converts the events of one reply to the outputs that the client may see. ``opener`` opens its choices."""
 
     def __init__(self, *, options: GuardOptions, recorder: RequestRecorder, opener: ChoiceOpener) -> None:
         self.mode = options.mode
@@ -84,17 +77,19 @@ class StreamGuard:
         self._choices = Choices(opener)
         self._expected = options.expected or 1
         self._reader: ReplyReader | None = None
+        self._untouched: UntouchedReply | None = None
         self._passing: AsyncGenerator[Output, None] | None = None
         self._earlier_usage: list[Usage] = []
         self._waiting: list[Output] | None = None
-        """Content of no choice that waits for the end of the reply, and what follows it."""
+        """Outputs that are held until the end of the reply: content that belongs to no choice, and everything after
+        it."""
 
     def run(self, events: AsyncGenerator[UpstreamEvent, None]) -> AsyncGenerator[Output, None]:
-        """Yield what the client may see. Closing the iterator ends the reading and every check at once."""
+        """Yield the outputs that the client may see. Closing the iterator stops reading and all checks immediately."""
         if self.mode is not Mode.UNTOUCHED:
             return self._release(events)
-        self._reader = ReplyReader(events, mode=self.mode, recorder=self._recorder, choices=self._choices)
-        self._passing = self._reader.pass_through(self._options.shadow_check)
+        self._untouched = UntouchedReply(events, recorder=self._recorder, choices=self._choices)
+        self._passing = self._untouched.run(self._options.shadow_check)
         return self._passing
 
     async def aclose(self) -> None:
@@ -107,7 +102,8 @@ class StreamGuard:
             await self._options.shadow_check.aclose()
 
     async def finish(self, *, truncated: bool) -> ReplyOutcome:
-        """What came of the reply, however it ended. Waits for a shadow check; ``truncated``: the reply broke off."""
+        """Return the result of the reply, after waiting for a shadow check. ``truncated`` means that the reply broke
+        off."""
         shadow_check, recorder = self._options.shadow_check, self._recorder
         if shadow_check is not None:
             await shadow_check.finish(truncated=truncated)
@@ -118,8 +114,9 @@ class StreamGuard:
         records = [await run(is_short, choice.record) for choice in choices]
         if shadow_check is not None:
             records = [shadow_check.judged(record) for record in records]
-        judge_ms = [choice.judge_ms for choice in choices if choice.judge_ms is not None]
-        verdict, trust_score = await run(is_short, worst, choices, default=recorder.reply.verdict)
+        findings = [choice.findings for choice in choices]
+        judge_ms = [each.judge_ms for each in findings if each.judge_ms is not None]
+        verdict, trust_score = await run(is_short, worst, findings, default=recorder.reply.verdict)
         return ReplyOutcome(
             choices=records,
             verdict=verdict,
@@ -130,7 +127,8 @@ class StreamGuard:
 
     @property
     def _usage(self) -> Usage | None:
-        return self._reader.usage if self._reader is not None else None
+        reply = self._reader or self._untouched
+        return reply.usage if reply is not None else None
 
     # Release: in order, each item once it is decided
 
@@ -156,7 +154,7 @@ class StreamGuard:
             recorder=self._recorder,
             choices=self._choices,
             max_choices=self._options.expected,
-            max_chars=self._options.max_chars,
+            max_bytes=self._options.max_bytes,
             holds_calls=self._options.holds_calls,
             reasoning=self._options.reasoning,
         )
@@ -164,16 +162,18 @@ class StreamGuard:
         return reader
 
     def _in_order(self, item: Item, outputs: Sequence[Output]) -> Sequence[Output]:
-        """``outputs`` as far as they may leave now: where the whole reply is decided on first, content that belongs to
-        no choice waits for its end, unless it is blocked, and what follows that content stays behind it."""
+        """Yield the ``outputs`` that may be sent now. If the policies decide on the whole reply first, content that
+        belongs to no choice waits for the end of the reply, and so does everything after it. If the reply is then
+        blocked, that content is left out and the rest is sent.
+        """
         if self._waiting is None:
             if self.mode is not Mode.FINAL or not _is_content(item):
                 return outputs
             self._waiting = []
         waiting = self._waiting
-        if any(choice.blocked for choice in self._choices):
+        if any(choice.findings.blocked for choice in self._choices):
             self._waiting = None
-            return outputs
+            return [*(output for output in waiting if not _is_content(output)), *outputs]
         waiting.extend(outputs)
         if not isinstance(item, EndOfReply | ReplyError):
             return ()
@@ -198,7 +198,7 @@ class StreamGuard:
     async def _decide_sentence(self, item: PendingSentence) -> Sequence[Output]:
         choice = item.choice
         verdict = await item.verdict
-        if choice.blocked:
+        if choice.findings.blocked:
             return ()
         text = outgoing_text(item.slices)
         decision = choice.decide(verdict)
@@ -234,13 +234,18 @@ class StreamGuard:
     async def _regenerates(
         self, choice: Choice, verdict: SentenceVerdict, decision: SentenceDecision, text: OutgoingText
     ) -> bool:
-        """Have the upstream continue from the text released so far, if a policy wants that for a sentence that fails.
-        False: the sentence gets what the policy decides otherwise."""
+        """If a policy requires it for a failed sentence, ask the upstream to continue from the text released so far.
+        Return False if the upstream wasn't asked, so that the policy's other action applies.
+        """
         regeneration = self._options.regeneration
         if regeneration is None or not choice.can_improve(verdict, decision):
             return False
+        if choice.released_content - REASONING_FIELDS:
+            # It belongs to the reply that would be replaced, and can't be taken back.
+            choice.findings.not_regenerated = "content"
+            return False
         further = await regeneration.ask(choice.continuation(verdict, text))
-        choice.not_regenerated = regeneration.unavailable
+        choice.findings.not_regenerated = regeneration.unavailable
         if further is None or self._reader is None:
             return False
         await self._reader.aclose()
@@ -252,66 +257,68 @@ class StreamGuard:
         return True
 
     def _release_output(self, choice: Choice, output: Output) -> Sequence[Output]:
-        """``output`` now, or at the end if the whole reply is decided on first."""
+        """Release ``output`` now or, if the policies decide on the whole reply first, at the end."""
         if self.mode is Mode.FINAL:
             choice.held.append(output)
             return ()
         return (output,)
 
     def _pause(self, item: TextPause) -> Sequence[Output]:
-        choice, text = item.choice, "".join(piece.text for piece in item.slices)
-        if choice.blocked or not choice.trail(text) or self.mode is Mode.LIVE:
+        choice = item.choice
+        if choice.findings.blocked or not (text := choice.trail(item.slices)) or self.mode is Mode.LIVE:
             return ()
         return self._release_output(choice, ReleasedText(choice=choice.index, text=text, slices=item.slices))
 
     def _reason(self, item: ReasoningText) -> Sequence[Output]:
         choice, text = item.choice, "".join(piece.text for piece in item.slices)
-        if choice.blocked:
+        if choice.findings.blocked:
             return ()
         choice.reason(text)
         if self.mode is Mode.LIVE:
             return ()
-        return self._release_output(choice, ReleasedText(choice=choice.index, text=text, slices=item.slices))
+        outputs = self._release_output(choice, ReleasedText(choice=choice.index, text=text, slices=item.slices))
+        if outputs:
+            choice.findings.unchecked_sent.add(REASONING)
+        return outputs
 
     async def _decide_end(self, item: EndOfText) -> Sequence[Output]:
         choice = item.choice
-        if choice.blocked:
+        if choice.findings.blocked:
             return ()
         await choice.run_final_checks()
         if await run(choice.is_short, choice.decide_end) is Action.BLOCK:
             return await run(choice.is_short, self._block, choice, item.frame)
-        outputs: list[Output] = list(choice.held)
-        if self.mode is not Mode.LIVE:
-            outputs.extend(self._last_text(choice, item.frame))
+        ending = self._last_text(choice, item.frame) if self.mode is not Mode.LIVE else ()
+        outputs: list[Output] = [*choice.held, *ending]
         if choice.finish is not None:
             outputs.append(await run(choice.is_short, self._end_choice, choice, choice.finish.reason, item.frame))
         return outputs
 
     def _last_text(self, choice: Choice, frame: Frame) -> Sequence[Output]:
-        """The last white space, or a replacement if every sentence was left out."""
-        slices = choice.cut()
-        text = "".join(piece.text for piece in slices)
-        if text.isspace() and choice.trail(text):
+        """Yield the white space at the end, or a replacement if only markup and citations are left."""
+        slices = choice.incoming.cut()
+        if not choice.says_nothing and (text := choice.trail(slices)).isspace():
             return (ReleasedText(choice=choice.index, text=text, slices=slices),)
-        if choice.emptied:
-            return (
-                ReplacementText(
-                    choice=choice.index, text=choice.replace(choice.replacement or DEFAULT_REPLACEMENT), frame=frame
-                ),
-            )
+        if choice.emptied or choice.says_nothing:
+            return (self._replacement(choice, frame),)
         return ()
 
     def _block(self, choice: Choice, frame: Frame) -> Sequence[Output]:
         choice.block(shown=self.mode is Mode.LIVE)
         self._recorder.block()
-        if choice.refuses:
-            return (choice.refusal(),)
+        if choice.findings.evaluation.on_block == "error":
+            return (refusal_of(choice.findings),)
         outputs: list[Output] = []
         if self.mode is not Mode.LIVE and not (choice.is_json and choice.delivered):
-            text = choice.replace("" if choice.is_json else choice.replacement or DEFAULT_REPLACEMENT)
-            outputs.append(ReplacementText(choice=choice.index, text=text, frame=frame))
+            outputs.append(self._replacement(choice, frame))
         outputs.append(self._end_choice(choice, "content_filter", frame))
         return outputs
+
+    def _replacement(self, choice: Choice, frame: Frame) -> ReplacementText:
+        """Return the text that replaces undelivered text. In JSON, it would be a syntax error, so nothing is
+        inserted."""
+        text = "" if choice.is_json else choice.findings.evaluation.abstention_response or DEFAULT_REPLACEMENT
+        return ReplacementText(choice=choice.index, text=choice.texts[None].replace(text), frame=frame)
 
     def _end_choice(self, choice: Choice, reason: str, frame: Frame) -> ChoiceEnd:
         choice.ended = True
@@ -320,9 +327,11 @@ class StreamGuard:
             choice=choice.index,
             reason=reason,
             frame=frame,
-            blocked=choice.blocked,
+            blocked=choice.findings.blocked,
+            again=choice.findings.repairs.regenerations > 0,
             text=choice.delivered,
-            summary=choice.summary(),
+            others=choice.texts.others,
+            summary=summary_of(choice.findings),
             annotations=choice.findings.annotations(),
         )
 
@@ -330,20 +339,24 @@ class StreamGuard:
         if not isinstance(item, Passthrough | FrameRemainder) or item.choice is None:
             return (item,)
         choice = self._choices[item.choice]
-        if choice.blocked:
+        if choice.findings.blocked:
             return ()
-        # What comes after text that is held stays after it. Content waits even before any text, since it must not have
-        # left if the reply is blocked at its end.
-        return self._release_output(choice, item) if choice.held or _is_content(item) else (item,)
+        # Content that follows held text must stay after it. Content waits even if there is no text yet, because it must
+        # not have been sent if the reply is blocked at the end.
+        outputs = self._release_output(choice, item) if choice.held or _is_content(item) else (item,)
+        if outputs and isinstance(item, Passthrough) and item.unchecked and item.raw:
+            choice.findings.unchecked_sent.add(item.unchecked)
+        return outputs
 
     def _is_blocked(self) -> bool:
-        """Every choice has ended, and at least one of them was blocked."""
+        """Return whether every choice has ended and at least one was blocked."""
         choices = list(self._choices)
-        blocked = sum(choice.blocked for choice in choices)
-        return blocked > 0 and sum(choice.blocked or choice.ended for choice in choices) >= self._expected
+        blocked = sum(choice.findings.blocked for choice in choices)
+        return blocked > 0 and sum(choice.findings.blocked or choice.ended for choice in choices) >= self._expected
 
     def _end_early(self) -> Sequence[Output]:
-        """Nothing more can reach the client: end the reply without waiting for the rest of the upstream's."""
+        """End the reply without reading the rest of the upstream's reply, because none of it can be sent to the
+        client."""
         usage = self._usage
         if usage is None:
             self._recorder.usage.estimate(self._choices.received)
@@ -351,7 +364,7 @@ class StreamGuard:
             return (EndOfReply(),)
         if usage is not None and usage.frame is not None:
             return self._with_earlier(usage), EndOfReply()
-        # Of counts that came with text, the client gets the last in a chunk of their own.
+        # If the token counts came with text, the client gets the last counts in a separate chunk.
         tokens = self._recorder.usage
         frame = next(iter(self._choices)).frame
         return EstimatedUsage(
@@ -359,10 +372,10 @@ class StreamGuard:
         ), EndOfReply()
 
     def _with_earlier(self, usage: Usage) -> Usage:
-        """The token counts of the last call, with those of the calls before it."""
+        """Add up the token counts of all calls."""
         return replace(usage, raw=b"", before=tuple(self._earlier_usage)) if self._earlier_usage else usage
 
 
 def _is_content(item: Item) -> bool:
-    """Whether it is content of the reply that no judge looks at."""
+    """Return whether the output is content of the reply that isn't judged."""
     return isinstance(item, Passthrough) and (item.call or item.unchecked is not None)

@@ -1,4 +1,4 @@
-"""Text of a choice that is held until it is judged, with the frames it came in and its log-probabilities."""
+"""Holds the text of a choice until it is judged, with its frames and log-probabilities."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,14 @@ from msgspec import Struct
 
 from app.protocols.common.logprobs import places_of
 from app.protocols.common.stream_events import Frame, TextDelta, TextSlice
+from judges.checker import ReplyCheck
+from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
+from judges.types import Sentence, Span
 
 
 class TextBuffer:
-    """A queue of text that is held. ``add`` appends, ``cut`` takes from the front; ``taken`` is how much was taken."""
+    """A queue of held text. ``add`` appends text, and ``cut`` takes text from the front. ``taken`` is the length taken
+    so far."""
 
     def __init__(self, taken: int = 0) -> None:
         self.taken = taken
@@ -23,11 +27,16 @@ class TextBuffer:
         return "".join(held.text[held.taken :] for held in self._held)
 
     def __bool__(self) -> bool:
-        """Whether there is text."""
+        """Return whether the buffer contains text."""
         return any(held.taken < len(held.text) for held in self._held)
 
     def add(self, part: TextDelta) -> None:
-        self._held.append(_BufferedText.of(part))
+        tokens = None
+        if part.frame.tokens:
+            # Tokens that do not spell the text have no position in it.
+            places = places_of(part.frame.tokens, part.text) or repeat((0, len(part.text)))
+            tokens = deque((start, end, token) for (start, end), token in zip(places, part.frame.tokens, strict=False))
+        self._held.append(_BufferedText(part.frame, part.text, tokens))
 
     def cut(self, end: int | None = None) -> Sequence[TextSlice]:
         """Take the text up to position ``end`` of the reply (by default, all of it), as slices of its frames."""
@@ -46,26 +55,55 @@ class TextBuffer:
         return slices
 
 
+class SentenceBuffer(TextBuffer):
+    """Held text, which ``check`` splits into sentences. Without a check, all text up to a pause is one sentence."""
+
+    def __init__(self, check: ReplyCheck | None) -> None:
+        super().__init__()
+        self._check = check
+        self._unjudged_runs = 0
+
+    async def push(self, text: str) -> Sequence[Sentence]:
+        """Return the sentences that ``text`` completes. ``text`` must already be held."""
+        if self._check is None:
+            return ()
+        return await run(len(text) <= MAX_INLINE_SPLIT_CHARS, self._check.push, text)
+
+    def pause(self) -> Sequence[Sentence]:
+        """End the current sentence at a break that no sentence spans, and return the sentences before it."""
+        return self._check.pause() if self._check is not None else self._rest()
+
+    def flush(self, *, truncated: bool) -> Sequence[Sentence]:
+        """Return the remaining sentences. ``truncated`` means that the text was cut off."""
+        return self._check.flush(truncated=truncated) if self._check is not None else self._rest()
+
+    def restart(self, index: int) -> None:
+        """Prepare for a regenerated reply that starts with the sentence ``index``."""
+        if self._check is not None:
+            self._held.clear()
+            self.taken = self._check.restart(index)
+
+    def _rest(self) -> Sequence[Sentence]:
+        text = self.rest
+        if not text:
+            return ()
+        self._unjudged_runs += 1
+        span = Span(self.taken, self.taken + len(text))
+        return (Sentence(index=self._unjudged_runs - 1, text=text, span=span, plain=""),)
+
+
 class _BufferedText(Struct):
-    """Text of a frame that is held, and its log-probability entries, each with where it begins and ends."""
+    """The held text of a frame, with its log-probability entries and their start and end."""
 
     frame: Frame
     text: str
     tokens: deque[tuple[int, int, Mapping[str, Any]]] | None = None
     taken: int = 0
 
-    @classmethod
-    def of(cls, part: TextDelta) -> "_BufferedText":
-        if not part.frame.tokens:
-            return cls(part.frame, part.text)
-        # Tokens that do not spell the text have no place in it.
-        places = places_of(part.frame.tokens, part.text) or repeat((0, len(part.text)))
-        tokens = deque((start, end, token) for (start, end), token in zip(places, part.frame.tokens, strict=False))
-        return cls(part.frame, part.text, tokens)
-
     def take(self, length: int) -> TextSlice:
-        """The next ``length`` code points. A token across their end goes with them if only white space of it lies
-        beyond; otherwise with neither side, since either may be withheld."""
+        """Take the next ``length`` code points. A token that extends beyond them is included if only white space is
+        beyond the end. Otherwise, it is excluded from both sides, because either side may be withheld.
+        """
         text = self.text[self.taken : self.taken + length]
         self.taken += len(text)
         tokens = []

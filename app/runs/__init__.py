@@ -1,1 +1,1 @@
-"""Runs: several steps of an agent that the policies evaluate together."""
+"""Runs, which consist of several steps of an agent that the policies evaluate together."""

@@ -1,34 +1,40 @@
-"""The step that a gateway request adds to its run, with the documents used, claims and citations."""
+"""Builds the step that a gateway request adds to its run, with the used documents, the claims and the citations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.events.request_record import RequestRecord
+from app.events.request_record import ChoiceRecord, RequestRecord
 from app.runs.steps import citation_json, claim_json, contradiction_json, document_json
-from judges.types import ClaimVerdict, Contradiction, Source
+from judges.types import ClaimVerdict, Contradiction, Source, Standing
 from policies.replay import ChoiceLog
 from policies.types import Citation
 
 
-def call_data(record: RequestRecord, run_id: str) -> dict[str, Any]:
+def call_data(record: RequestRecord, run_id: str, *, keep_texts: bool, keep_markers: bool) -> dict[str, Any]:
     """Build the step's data in the form that ``app.runs.steps`` reads. If there was no reply, because the request was
-    blocked or the upstream failed, it has no documents and no claims."""
-    retrieval, choices = record.retrieval, record.choice_logs()
+    blocked or the upstream failed, the step has no documents and no claims. With ``keep_texts`` and ``keep_markers``,
+    the texts of documents and of citation markers are stored."""
+    retrieval = record.retrieval
+    logged = [(choice, choice.log()) for choice in record.reply.choices if choice.log is not None]
+    choices = [log for _, log in logged]
     kept = [place for place in range(len(retrieval.chunks)) if place not in retrieval.dropped] if choices else []
     places = {position: place for place, position in enumerate(kept)}
     claims: list[ClaimVerdict] = []
+    statements: list[dict[str, Any]] = []
     citations: list[Citation] = []
     sentences = 0
-    for choice in choices:
+    for said, choice in logged:
         claims += _claims(choice, places, sentences)
+        statements += () if choice.inputs.judged else _statements(said, sentences)
         citations += _citations(choice, places, sentences)
         sentences += 1 + max(choice.delivered, default=-1)
     return {
         "request_id": record.info.request_id,
-        "documents": [document_json(retrieval.chunks[position], run_id) for position in kept],
+        "documents": [document_json(retrieval.chunks[position], run_id, keep_text=keep_texts) for position in kept],
         "claims": [claim_json(claim) for claim in claims],
-        "found_citations": [citation_json(citation) for citation in citations],
+        "statements": statements,
+        "found_citations": [citation_json(citation, run_id, keep_text=keep_markers) for citation in citations],
         "inconsistencies": [contradiction_json(found) for choice in choices for found in _contradictions(choice)],
         "sentences": sentences,
         **_reported(choices),
@@ -51,9 +57,17 @@ def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Ite
             )
 
 
+def _statements(choice: ChoiceRecord, sentences: int) -> Iterator[dict[str, Any]]:
+    """Yield the unjudged sentences of a reply that were sent to the client and make a statement."""
+    for each in choice.sentences:
+        sentence, parts = each.verdict.sentence, each.verdict.parts
+        if each.delivered and not each.retracted and any(part.standing is Standing.UNJUDGED for part in parts):
+            yield {"text": sentence.plain, "sentence": sentence.index + sentences}
+
+
 def _support(verdict: ClaimVerdict, choice: ChoiceLog) -> dict[int, float]:
-    """Return how well each of the choice's documents supports a claim: the higher of its evidence and citation
-    scores."""
+    """Return how well each document of the choice supports a claim, which is the higher of its evidence score and its
+    citation score."""
     cited = choice.inputs.cited_support.items()
     by_citation = {index: score for (span, index), score in cited if span == verdict.claim.span}
     both = [*verdict.support.items(), *by_citation.items()]
@@ -65,8 +79,8 @@ def _source(source: Source | None, choice: ChoiceLog, places: Mapping[int, int])
 
 
 def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[Citation]:
-    """Yield the citations that were sent to the client. Citation markers without a document concern only the request
-    itself."""
+    """Yield the citations that were sent to the client. Citation markers without a document are left out, because they
+    concern only the request itself."""
     for citation in choice.inputs.citations if choice.delivered else ():
         index, sentence = citation.document_index, citation.sentence_index
         shown = sentence is None or sentence in choice.delivered
@@ -79,13 +93,13 @@ def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> 
 
 
 def _contradictions(choice: ChoiceLog) -> Sequence[Contradiction]:
-    """Return the contradictions between claims in the reply, or with claims in the run's earlier replies."""
+    """Return the contradictions between claims in the reply, and between the reply and earlier replies in the run."""
     found = choice.inputs.consistency
     return () if found is None else found.contradictions
 
 
 def _reported(choices: Sequence[ChoiceLog]) -> dict[str, Any]:
-    """Return what the caller reported with the request, which is the same for every choice."""
+    """Return the values that the caller reported with the request, which are the same for every choice."""
     if not choices:
         return {}
     inputs = choices[0].inputs

@@ -1,4 +1,4 @@
-"""A run's policies, whose versions are pinned at its start."""
+"""A run's policies. Their versions are pinned when the run starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from app.policy_admin import policy_rows
 from app.runs import repository
 from app.runs.repository import RunRow
 from policies.base import RulesError
-from policies.engine import PolicyEngine, PolicySet
+from policies.policy_selection import PolicyEngine, PolicySet
 from policies.types import Aliases, Policy
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -21,15 +21,16 @@ _MOST_CACHED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PinnedPolicies:
-    """The policies that apply to a run: those it started with, which later changes don't affect, and newer ones."""
+    """The policies that apply to a run: the versions that it started with, which later changes don't affect, and newer
+    policies."""
 
     policies: tuple[Policy, ...]
     engine: PolicyEngine
 
     @classmethod
     def at_start(cls, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "PinnedPolicies":
-        """Select the ``enabled`` policies that apply to a run of ``agent``, whatever models they are scoped to, because
-        each request names its own model."""
+        """Select the ``enabled`` policies that apply to a run of ``agent``. The models in their scope are ignored,
+        because each request names its own model."""
         policies = (
             policy for policy in enabled if replace(policy.scope, models=()).covers(agent=agent, model=None, key=key)
         )
@@ -40,34 +41,37 @@ class PinnedPolicies:
         return cls(policies, PolicyEngine(policies))
 
     def joined(self, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "PinnedPolicies":
-        """These and, for what comes now, those of ``enabled`` that were made or changed since the start: with both
-        versions of a policy in force, the stricter decides."""
+        """Return these policies, and any policies in ``enabled`` that were created or changed after the run started. If
+        two versions of a policy are in force, the stricter one decides.
+        """
         known = [replace(policy, version=0) for policy in self.policies]
         current = PinnedPolicies.at_start(enabled, agent=agent, key=key).policies
         newer = tuple(policy for policy in current if replace(policy, version=0) not in known)
         return PinnedPolicies.of((*self.policies, *newer)) if newer else self
 
-    def in_scope(self, run: RunRow) -> PolicySet:
-        """Select the policies that apply to the run's own records. The run is the unit of canary assignment."""
-        return self.engine.in_scope(agent=run.agent, model=run.model, key=run.key, unit=run.run_id)
+    def in_scope(self, run: RunRow, *, model: Aliases) -> PolicySet:
+        """Select the policies that apply to the run's own records. ``model``: the names of the run's model. The run is
+        the unit of canary assignment.
+        """
+        return self.engine.in_scope(agent=run.agent, model=model, key=run.key, unit=run.run_id)
 
 
 @dataclass(slots=True)
 class PolicyVersions:
-    """Reads policy versions. A version never changes, so the most recently read ones are cached."""
+    """Reads policy versions. A version never changes, so recently read versions are cached."""
 
     _read: dict[tuple[str, int], Policy] = field(default_factory=dict)
 
     async def of(self, connection: AsyncConnection, run: RunRow) -> PinnedPolicies:
-        """Return the policies that ``run`` started with. Raises RunError if one can no longer be read, because the run
-        must not continue without it."""
+        """Return the policies that ``run`` started with. Raises RunError if a policy can no longer be read, because the
+        run must not continue without it."""
         missing = [policy for policy in run.policies if policy not in self._read]
         fresh = await self._fetch(connection, missing) if missing else {}
         found = [self._read.get(policy) or fresh.get(policy) for policy in run.policies]
         known = tuple(policy for policy in found if policy is not None)
         if len(known) < len(found):
             raise RunError(
-                f"The run {run.run_id} started with a policy that can no longer be read; start a new run.",
+                f"The run {run.run_id} started with a policy that can no longer be read. Start a new run.",
                 code="run_unreadable",
                 status=HTTPStatus.CONFLICT,
             )

@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import RowMapping, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, RowMapping, insert, literal, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.tables import policy_versions, run_steps, runs
 from app.events.serialization import plain
 from app.policy_admin.policy_document import PolicyVersion, StoredPolicy
 from app.runs.steps import RunStep
+from policies.evaluation import strictest
+from policies.types import Action
 
 OPEN = "open"
 COMPLETED = "completed"
@@ -18,9 +21,10 @@ COMPLETED = "completed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run. ``version`` is the number of its last step, and ``size`` the total size of its steps in bytes.
-    ``policies`` lists the policies it started with (id and version), ``key`` the names of its gateway key, and
-    ``counts`` the number of recorded items of each kind."""
+    """A run. ``version`` is the number of the last step, and ``size`` the total size of all steps in bytes.
+    ``policies`` lists the id and version of each policy that the run started with. ``key`` contains the names of its
+    gateway key. ``counts`` contains the number of recorded items of each kind. ``action`` is the strictest action so
+    far."""
 
     run_id: str
     agent: str | None
@@ -28,12 +32,25 @@ class RunRow:
     key: tuple[str, ...] | None
     key_prefix: str | None
     status: str
+    action: str = Action.ALLOW.value
     version: int
     policies: Sequence[tuple[str, int]]
     size: int
     counts: Mapping[str, int]
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Selects runs. None matches any value. ``since`` (inclusive) and ``until`` (exclusive) limit the start time."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    agent: str | None = None
+    model: str | None = None
+    status: str | None = None
+    action: str | None = None
 
 
 async def create(connection: AsyncConnection, run: RunRow, first: RunStep) -> None:
@@ -43,18 +60,22 @@ async def create(connection: AsyncConnection, run: RunRow, first: RunStep) -> No
 
 
 async def find(connection: AsyncConnection, run_id: str, *, lock: bool = False) -> RunRow | None:
-    """Return the run, or None if it does not exist. With ``lock``, no other transaction can change it until this one
-    ends."""
+    """Return the run, or None if it does not exist. With ``lock``, no other transaction can change the run until this
+    one ends."""
     query = select(runs).where(runs.c.run_id == run_id)
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
-    if row is None:
-        return None
-    values = dict(row._mapping)
-    state = values.pop("state")
-    key = None if state["key"] is None else tuple(state["key"])
-    policies = [(policy_id, version) for policy_id, version in state["policies"]]
-    shared = {name: state[name] for name in ("model", "size", "counts")}
-    return RunRow(**values, **shared, key=key, policies=policies)
+    return None if row is None else _run(row._mapping)
+
+
+async def newest(
+    connection: AsyncConnection, filter: RunFilter, *, limit: int, after: tuple[datetime, str] | None = None
+) -> list[RunRow]:
+    """Return up to ``limit`` runs, newest first, starting after the run with the time and id ``after``."""
+    query = select(runs).where(*_conditions(filter))
+    query = query.order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(limit)
+    if after is not None:
+        query = query.where(tuple_(runs.c.created_at, runs.c.run_id) < tuple_(*map(literal, after)))
+    return [_run(row._mapping) for row in (await connection.execute(query)).all()]
 
 
 async def steps(connection: AsyncConnection, run_id: str) -> list[RunStep]:
@@ -81,7 +102,15 @@ async def append(
     status: str = OPEN,
 ) -> RunRow:
     """Add a step to a locked run, and return the updated run with ``counts``."""
-    changed = replace(run, version=step.seq, size=run.size + size, counts=counts, status=status, updated_at=step.ts)
+    changed = replace(
+        run,
+        version=step.seq,
+        size=run.size + size,
+        counts=counts,
+        status=status,
+        action=action_of(step.decisions, Action(run.action)),
+        updated_at=step.ts,
+    )
     of_version = (runs.c.run_id == run.run_id) & (runs.c.version == run.version)
     await connection.execute(update(runs).where(of_version).values(_columns(changed)))
     # The step number is part of the primary key, so without the lock this would fail rather than overwrite a step.
@@ -102,6 +131,36 @@ async def policies(connection: AsyncConnection, wanted: Sequence[tuple[str, int]
     return [_stored(PolicyVersion(**row._mapping)) for row in found]
 
 
+def action_of(decisions: Sequence[Mapping[str, Any]], earlier: Action = Action.ALLOW) -> str:
+    """Return the strictest of ``earlier`` and the actions in ``decisions``, which are given as JSON."""
+    return strictest([earlier, *(Action(decision["action"]) for decision in decisions)]).value
+
+
+def _conditions(filter: RunFilter) -> list[ColumnElement[bool]]:
+    columns: dict[str, ColumnElement[Any]] = {
+        "agent": runs.c.agent,
+        "status": runs.c.status,
+        **{name: runs.c.state[name].as_string() for name in ("model", "action")},
+    }
+    wanted = [column == value for name, column in columns.items() if (value := getattr(filter, name)) is not None]
+    if filter.since is not None:
+        wanted.append(runs.c.created_at >= filter.since)
+    if filter.until is not None:
+        wanted.append(runs.c.created_at < filter.until)
+    return wanted
+
+
+def _run(row: RowMapping) -> RunRow:
+    values: dict[str, Any] = dict(row)
+    state = values.pop("state")
+    key = None if state["key"] is None else tuple(state["key"])
+    policies = [(policy_id, version) for policy_id, version in state["policies"]]
+    shared = {name: state[name] for name in ("model", "size", "counts")}
+    # Runs of earlier versions have no action.
+    action = state.get("action", Action.ALLOW.value)
+    return RunRow(**values, **shared, action=action, key=key, policies=policies)
+
+
 def _step(row: RowMapping) -> RunStep:
     return RunStep(**{str(name): value for name, value in row.items() if name != "run_id"})
 
@@ -117,7 +176,7 @@ def _columns(run: RunRow) -> dict[str, object]:
         "key_prefix": run.key_prefix,
         "status": run.status,
         "version": run.version,
-        "state": plain({name: getattr(run, name) for name in ("model", "key", "policies", "size", "counts")}),
+        "state": plain({name: getattr(run, name) for name in ("model", "key", "policies", "size", "counts", "action")}),
         "updated_at": run.updated_at,
     }
 

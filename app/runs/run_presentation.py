@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.runs.repository import RunRow, action_of
 from app.runs.run_service import RunView, StepResult
 from app.runs.steps import RunRecord, RunStep, StepKind
 from judges.types import Chunk
-from policies.types import Action, Policy, strictest
+from policies.evaluation import strictest
+from policies.types import Action, Policy
 
 _RATIO_DIGITS = 4
 
@@ -30,8 +32,41 @@ def step_to_dict(result: StepResult) -> dict[str, Any]:
     return shown
 
 
+def run_row_to_dict(run: RunRow) -> dict[str, Any]:
+    """Build the JSON for a run in a list."""
+    return {
+        "run_id": run.run_id,
+        "agent": run.agent,
+        "model": run.model,
+        "key_prefix": run.key_prefix,
+        "status": run.status,
+        "action": run.action,
+        "step": run.version,
+        "recorded": dict(run.counts),
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+    }
+
+
+def run_trace_to_dict(view: RunView) -> dict[str, Any]:
+    """Build the JSON for a run that an operator sees, which includes all steps."""
+    steps = [
+        {
+            "step": step.seq,
+            "ts": step.ts,
+            "kind": step.kind,
+            "request_id": step.data.get("request_id"),
+            "action": action_of(step.decisions),
+            "decisions": list(step.decisions),
+            "data": {name: value for name, value in step.data.items() if name != "request_id"},
+        }
+        for step in view.steps
+    ]
+    return {**run_to_dict(view), "key_prefix": view.run.key_prefix, "steps": steps}
+
+
 def run_to_dict(view: RunView) -> dict[str, Any]:
-    """Build the JSON for a run, with everything recorded in it and all decisions so far."""
+    """Build the JSON for a run, with all its records and all decisions so far."""
     record = RunRecord.of(view.steps)
     decisions = [_decision(decision, step) for step in view.steps for decision in step.decisions]
     end = next((step for step in view.steps if step.kind == StepKind.COMPLETE), None)

@@ -12,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import InvalidRequestError
 from app.protocols.documents.document import read_document
-from app.protocols.documents.fields import join_path
-from app.protocols.documents.json_body import parse_json
-from app.protocols.documents.options import Reported
+from app.protocols.documents.json_body import SHARE, join_path, parse_json, refuse
+from app.protocols.documents.parsed_request import Reported
 from judges.types import Chunk
 
 LARGEST_BODY = 1024 * 1024
@@ -42,7 +41,7 @@ class RunCompletion(BaseModel):
 
 
 def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
-    """Parse the start of a run. ``headers``, with lower-case names, may name the agent."""
+    """Parse the start of a run. ``headers`` may name the agent; header names must be in lower case."""
     body = _object(raw)
     if body.get("agent") is None and headers.get("x-groundlane-agent"):
         body = {**body, "agent": headers["x-groundlane-agent"]}
@@ -50,9 +49,12 @@ def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
 
 
 def read_run_document(raw: bytes) -> Chunk:
-    """Parse a document with any of the field names that requests accept. Its text and id are optional; a missing id
+    """Parse a document with any of the field names that requests accept. The text and the id are optional. A missing id
     becomes ""."""
-    found = read_document(_object(raw), "", default_id="", now=datetime.now(UTC), needs_text=False).chunk
+    read = read_document(_object(raw), "", default_id="", now=datetime.now(UTC), needs_text=False)
+    if read.unscaled is not None:
+        refuse(read.unscaled[0], SHARE, read.unscaled[1])
+    found = read.chunk
     for name in ("id", "source", "collection", "title", "url"):
         value = getattr(found, name)
         if value is not None and len(value) > _LONGEST_NAME:
@@ -61,23 +63,23 @@ def read_run_document(raw: bytes) -> Chunk:
 
 
 def read_grounding_report(raw: bytes) -> dict[str, Any]:
-    """Parse a report. The result has every field; null fields count as omitted."""
+    """Parse a report. The result contains every field. A null field counts as omitted."""
     body = {name: value for name, value in _object(raw).items() if value is not None}
     return _validated(Reported, body).model_dump()
 
 
 def read_run_completion(raw: bytes) -> RunCompletion:
-    """Parse the completion of a run. Its result must be portable JSON, with integers of at most 64 bits."""
+    """Parse the completion of a run. The result must be portable JSON, with integers of at most 64 bits."""
     closing = _validated(RunCompletion, _object(raw))
     try:
         orjson.dumps(closing.result)
     except TypeError as error:
-        raise InvalidRequestError(f"result: cannot be stored ({error}).", param="result") from None
+        raise InvalidRequestError(f"result: the value cannot be stored ({error}).", param="result") from None
     return closing
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """Parse the body as a JSON object; an empty body counts as an empty object."""
+    """Parse the body as a JSON object. An empty body counts as an empty object."""
     return parse_json(raw) if raw.strip() else {}
 
 

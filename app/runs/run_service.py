@@ -1,11 +1,11 @@
-"""Runs: records what an agent retrieves, reports and asks in several steps, and evaluates all of it together.
+"""Manages runs: records the documents, reports and requests of an agent over several steps, and evaluates them
+together.
 
-Each step is committed when the call returns. Policy versions are pinned at the start and apply to every step;
-policies that are made or changed later apply beside them.
+Each step is committed when the call returns. Policy versions are pinned when a run starts, and apply to every step. A
+policy that is created or changed later applies in addition, to later steps only.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,36 +29,27 @@ from app.runs.decisions import StepOutcome, decide_completion, decide_document, 
 from app.runs.gateway_step import call_data
 from app.runs.pinned_policies import PinnedPolicies, PolicyVersions
 from app.runs.repository import COMPLETED, OPEN, RunRow
+from app.runs.result_score import Score, score_result, wants_texts
+from app.runs.run_access import (
+    ANYONE,
+    RUN_ID,
+    RunCaller,
+    check_open,
+    find_run,
+    repeated_step,
+)
 from app.runs.steps import RunRecord, RunStep, StepKind, document_json, texts_of, with_texts
 from app.settings import Settings, StoreText
+from judges.concurrency import run as run_work
+from judges.llm_types import LlmScore, ScoreRequest
 from judges.types import Chunk, Claim
-from policies.engine import PolicyEngine, PolicySet, decision_to_dict
-from policies.types import Decision, Policy
+from policies.policy_selection import PolicyEngine, PolicySet, decision_to_dict
+from policies.types import Aliases, Decision, Policy
 
 _log = structlog.stdlib.get_logger(__name__)
 
 _PATIENCE_S = 5.0
-"""Maximum time that a gateway request waits for the database to read or store its run."""
-_RUN_ID = re.compile(r"run_[0-9a-f]{32}")
-MOST_STEPS = 10_000
-LARGEST_RUN = 4 * 1024 * 1024
-"""The maximum total size of a run's steps, in bytes of JSON."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCaller:
-    """The caller of the runs API: its gateway key and, in ``repeat``, its ``Idempotency-Key``. Repeating a call with
-    the same idempotency key changes nothing."""
-
-    key: GatewayKey | None = None
-    repeat: str | None = None
-
-    @property
-    def prefix(self) -> str | None:
-        return None if self.key is None else self.key.prefix
-
-
-ANYONE = RunCaller()
+"""The maximum time that a gateway request waits while its run is read or stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +75,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StepInput:
-    """The input for a step: its data, the number of items it adds, and the function that decides on it."""
+    """The input for a step: its data, the number of items that it adds, and the function that decides on it."""
 
     data: Mapping[str, Any]
     decide: Callable[[PolicySet], StepOutcome]
@@ -92,16 +83,26 @@ class _StepInput:
     document: Chunk | None = None
 
 
-_ReadInput = Callable[[RunRow, Sequence[RunStep]], _StepInput]
-"""Builds the input from the run so far and, for a completion, from all of its steps."""
+_ReadInput = Callable[[RunRow, Sequence[RunStep], PolicySet], _StepInput]
+"""A function that builds the input from the run so far and, for a completion, from all of its steps."""
+
+
+async def _no_llm(request: ScoreRequest, _text: str, _documents: Sequence[Chunk]) -> LlmScore:
+    return LlmScore(request=request, skipped="no_key", detail="no LLM is configured")
+
+
+def _only_itself(model: str | None) -> Aliases:
+    return model
 
 
 @dataclass(slots=True, kw_only=True)
 class RunService:
-    """The runs in one database. ``engine`` returns the policies in force; ``observers`` receive every event.
+    """Manages the runs in a database. ``engine`` returns the policies in force, ``observers`` receive every event, and
+    ``score`` asks an LLM to score a result. ``names_of`` returns the names of a model, including its names at the
+    upstreams.
 
-    All methods raise DatabaseUnavailableError, and RunError if the run does not exist (or belongs to another key), is
-    complete, or is full.
+    All methods raise DatabaseUnavailableError. They raise RunError if the run does not exist, belongs to a different
+    key, is complete, or is full.
     """
 
     database: Database
@@ -109,10 +110,13 @@ class RunService:
     engine: Callable[[], PolicyEngine]
     events: EventLog
     observers: Sequence[Callable[[RecordedRequest], None]] = ()
+    score: Score = _no_llm
+    names_of: Callable[[str | None], Aliases] = _only_itself
     _versions: PolicyVersions = field(default_factory=PolicyVersions)
 
     async def start(self, *, agent: str | None, model: str | None = None, caller: RunCaller = ANYONE) -> StepResult:
-        """Start a run of ``agent``. With ``model``, policies scoped to that model also apply to the run's records."""
+        """Start a run of ``agent``. If ``model`` is given, policies that are scoped to this model also apply to the
+        records of the run."""
         now = datetime.now(UTC)
         names = None if caller.key is None else caller.key.names
         pinned = PinnedPolicies.at_start(self.engine().enabled, agent=agent, key=names)
@@ -131,22 +135,29 @@ class RunService:
             updated_at=now,
         )
         recorder = self._recorder(run, StepKind.START, now)
-        policies = pinned.in_scope(run)
+        policies = pinned.in_scope(run, model=self.names_of(run.model))
         outcome = decide_start(policies)
-        first = RunStep(seq=0, ts=now, kind=StepKind.START, decisions=_redacted_json(recorder, outcome.made))
+        first = RunStep(
+            seq=0,
+            ts=now,
+            kind=StepKind.START,
+            data={"request_id": recorder.request_id},
+            decisions=_redacted_json(recorder, outcome.made),
+        )
+        run = replace(run, action=outcome.action.value)
         async with self.database.write() as connection:
             await repository.create(connection, run, first)
         await self._log(recorder, outcome, decide_start(PolicySet(policies.shadow)))
         return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=0, request_id=recorder.request_id)
 
     async def record_document(self, run_id: str, chunk: Chunk, *, caller: RunCaller = ANYONE) -> StepResult:
-        """Record a retrieved document, regardless of what the policies decide on it."""
+        """Record a retrieved document, whatever the policies decide."""
 
-        def read(run: RunRow, _steps: Sequence[RunStep]) -> _StepInput:
+        def read(run: RunRow, _steps: Sequence[RunStep], policies: PolicySet) -> _StepInput:
             number = run.counts["documents"] + 1
             named = chunk if chunk.id else replace(chunk, id=f"document-{number}")
             return _StepInput(
-                data={"document": document_json(named, run_id)},
+                data={"document": document_json(named, run_id, keep_text=wants_texts(policies))},
                 decide=lambda policies: decide_document(policies, named, number),
                 counts={"documents": 1},
                 document=named,
@@ -159,7 +170,7 @@ class RunService:
     ) -> StepResult:
         """Record reported scores, citations, unsupported claims and confidence."""
 
-        def read(_run: RunRow, _steps: Sequence[RunStep]) -> _StepInput:
+        def read(_run: RunRow, _steps: Sequence[RunStep], _policies: PolicySet) -> _StepInput:
             return _StepInput(
                 data=reported,
                 decide=lambda policies: decide_scores(policies, reported["grounding_scores"]),
@@ -169,20 +180,35 @@ class RunService:
         return await self._add_step(run_id, StepKind.GROUNDING, read, caller)
 
     async def complete(self, run_id: str, result: Any, *, caller: RunCaller = ANYONE) -> StepResult:
-        """Complete the run, and make the decisions that need the complete run."""
+        """Complete the run, and make the decisions that require the complete run. An LLM scores the result if a policy
+        requires it.
+        """
+        scores = await self._score_result(run_id, result, caller)
         text = None if result is None else orjson.dumps(result, option=orjson.OPT_SORT_KEYS).decode()
         kept = result if self.settings.store_text is StoreText.FULL else stored(text, self.settings.store_text)
 
-        def read(_run: RunRow, steps: Sequence[RunStep]) -> _StepInput:
+        def read(_run: RunRow, steps: Sequence[RunStep], _policies: PolicySet) -> _StepInput:
             record = RunRecord.of(steps)
-            return _StepInput(data={"result": kept}, decide=lambda policies: decide_completion(policies, record))
+            return _StepInput(
+                data={"result": kept}, decide=lambda policies: decide_completion(policies, record, scores)
+            )
 
         return await self._add_step(run_id, StepKind.COMPLETE, read, caller)
+
+    async def _score_result(self, run_id: str, result: Any, caller: RunCaller) -> Sequence[LlmScore]:
+        """Return the scores of the result that the run's policies require. No transaction is open during LLM calls."""
+        async with self.database.read() as connection:
+            run = await find_run(connection, run_id, caller)
+            policies = (await self._policies_of(connection, run)).in_scope(run, model=self.names_of(run.model))
+            if run.status != OPEN or not wants_texts(policies):
+                return ()
+            steps = await repository.steps(connection, run_id)
+        return await score_result(policies, RunRecord.of(steps), result, self.score)
 
     async def get(self, run_id: str, *, caller: RunCaller = ANYONE) -> RunView:
         """Return a run with everything recorded in it."""
         async with self.database.read() as connection:
-            run = await _found(connection, run_id, caller)
+            run = await find_run(connection, run_id, caller)
             steps = await repository.steps(connection, run_id)
             pinned = await self._versions.of(connection, run)
         return RunView(run=run, policies=pinned.policies, steps=steps)
@@ -190,60 +216,75 @@ class RunService:
     async def join(self, run_id: str | None, *, agent: str | None, key: GatewayKey | None) -> "JoinedRun | None":
         """Return the run that a request by ``agent`` belongs to.
 
-        Return None, so that the policies in force apply to the request, if ``run_id`` is the caller's own id, which is
-        only logged, or while the database is unavailable. Raises RunError, and InvalidRequestError if the run belongs
-        to another agent.
+        Return None while the database is unavailable, or if ``run_id`` is an id of the caller, which is only logged. In
+        these cases, the policies in force apply to the request. Raises RunError, and InvalidRequestError if the run
+        belongs to a different agent.
         """
-        if run_id is None or _RUN_ID.fullmatch(run_id) is None:
+        if run_id is None or RUN_ID.fullmatch(run_id) is None:
             return None
         try:
             async with asyncio.timeout(_PATIENCE_S), self.database.read() as connection:
-                run = await _found(connection, run_id, RunCaller(key=key), param="grounding.run_id")
-                _check_open(run, param="grounding.run_id")
-                pinned = (await self._versions.of(connection, run)).joined(
-                    self.engine().enabled, agent=run.agent, key=run.key
-                )
+                run = await find_run(connection, run_id, RunCaller(key=key), param="grounding.run_id")
+                check_open(run, param="grounding.run_id")
+                pinned = await self._policies_of(connection, run)
         except (DatabaseUnavailableError, TimeoutError) as error:
             _log.warning("run_unavailable", run_id=run_id, error=str(error) or "no answer in time")
             return None
         if agent is not None and agent != run.agent:
             owner = "no agent" if run.agent is None else f"the agent {run.agent!r}"
-            raise InvalidRequestError(f"grounding.agent: the run belongs to {owner}.", param="grounding.agent")
+            raise InvalidRequestError(
+                f"grounding.agent: the run belongs to the agent {owner}.", param="grounding.agent"
+            )
         return JoinedRun(runs=self, run_id=run_id, agent=run.agent, engine=pinned.engine)
 
     async def add_call(self, run_id: str, record: RequestRecord) -> None:
         """Record a finished gateway request that joined the run."""
-        data = call_data(record, run_id)
-        decisions = [decision_to_dict(decision) for decision in record.stored(record.decisions)]
+        decisions = [decision_to_dict(decision) for decision in stored_decisions(record.decisions, record.store_text)]
+        full = self.settings.store_text is StoreText.FULL
         async with self.database.write() as connection:
             run = await repository.find(connection, run_id, lock=True)
             if run is None or run.status != OPEN:
                 raise RunError(f"The run {run_id} is complete.", code="run_completed", status=HTTPStatus.CONFLICT)
+            keep_texts = wants_texts(
+                (await self._policies_of(connection, run)).in_scope(run, model=self.names_of(run.model))
+            )
+            data = call_data(record, run_id, keep_texts=keep_texts, keep_markers=full)
             step = RunStep(seq=run.version + 1, ts=record.info.ts, kind=StepKind.CALL, data=data, decisions=decisions)
-            # Which of the request's documents the run already has depends on all of its steps.
+            # All steps are needed to determine which documents of the request the run already contains.
             run_record = RunRecord.of([*await repository.steps(connection, run_id), step])
             await repository.append(connection, run, step, size=_size(step), counts=run_record.counts)
 
     # Common to all calls.
 
+    async def _policies_of(self, connection: AsyncConnection, run: RunRow) -> PinnedPolicies:
+        """Return the policies that currently apply to the run: those that it started with, and those that were created
+        or changed since then."""
+        pinned = await self._versions.of(connection, run)
+        return pinned.joined(self.engine().enabled, agent=run.agent, key=run.key)
+
     async def _add_step(self, run_id: str, kind: StepKind, read: _ReadInput, caller: RunCaller) -> StepResult:
         now = datetime.now(UTC)
         ends = kind is StepKind.COMPLETE
         async with self.database.write() as connection:
-            run = await _found(connection, run_id, caller, lock=True)
+            run = await find_run(connection, run_id, caller, lock=True)
             pinned = await self._versions.of(connection, run)
             joined = pinned.joined(self.engine().enabled, agent=run.agent, key=run.key)
-            if (earlier := await _repeated_step(connection, run, kind, caller.repeat)) is not None:
+            if (earlier := await repeated_step(connection, run, kind, caller.repeat)) is not None:
                 outcome = StepOutcome.of(earlier.decisions, joined.policies)
                 return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=earlier.seq, request_id=None)
             self._check_accepts(run, kind)
             steps = await repository.steps(connection, run_id) if ends else ()
-            given = read(run, steps)
-            policies = joined.in_scope(run)
-            outcome, shadow = given.decide(policies), given.decide(PolicySet(policies.shadow))
+            policies = joined.in_scope(run, model=self.names_of(run.model))
+            given = read(run, steps, policies)
+            # Searching a text for instructions can take long.
+            outcome, shadow = [
+                await run_work(not each.document_needs.reads_texts, given.decide, each)
+                for each in (policies, PolicySet(policies.shadow))
+            ]
             recorder = self._recorder(run, kind, now)
             made = _redacted_json(recorder, outcome.made)
-            step = RunStep(seq=run.version + 1, ts=now, kind=kind, data=given.data, decisions=made, key=caller.repeat)
+            data = {**given.data, "request_id": recorder.request_id}
+            step = RunStep(seq=run.version + 1, ts=now, kind=kind, data=data, decisions=made, key=caller.repeat)
             counts = {name: count + given.counts.get(name, 0) for name, count in run.counts.items()}
             status = COMPLETED if ends else OPEN
             run = await repository.append(connection, run, step, size=_size(step), counts=counts, status=status)
@@ -254,8 +295,8 @@ class RunService:
         )
 
     def _check_accepts(self, run: RunRow, kind: StepKind) -> None:
-        """Check that ``run`` accepts another step; a full run can still be completed. Raises RunError."""
-        _check_open(run, may_be_full=kind is StepKind.COMPLETE)
+        """Check that ``run`` accepts another step. A full run can still be completed. Raises RunError."""
+        check_open(run, may_be_full=kind is StepKind.COMPLETE)
         if kind is StepKind.RETRIEVAL and run.counts["documents"] >= self.settings.max_documents:
             raise RunError(
                 f"The run {run.run_id} is full: the maximum is {self.settings.max_documents} documents.",
@@ -264,7 +305,8 @@ class RunService:
             )
 
     async def _forget_texts(self, connection: AsyncConnection, run_id: str, steps: Sequence[RunStep]) -> None:
-        """Remove texts that the settings don't allow to be stored from ``steps``, once all decisions are made."""
+        """Remove texts from ``steps`` that must not be stored according to the settings. Call this after all decisions
+        are made."""
         if self.settings.store_text is StoreText.FULL:
             return
         for step in steps:
@@ -291,7 +333,7 @@ class RunService:
         if outcome.blocked_by is not None:
             recorder.block()
         record = recorder.record()
-        event = replace(record.event(), shadow=record.stored(shadow.made))
+        event = replace(record.event(), shadow=stored_decisions(shadow.made, record.store_text))
         await self.events.append(event)
         for observer in self.observers:
             observer(event)
@@ -299,7 +341,7 @@ class RunService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedRun:
-    """The run that a gateway request belongs to. ``engine`` holds the policies that the run started with."""
+    """The run that a gateway request belongs to. ``engine`` contains the policies that the run started with."""
 
     runs: RunService
     run_id: str
@@ -307,62 +349,24 @@ class JoinedRun:
     engine: PolicyEngine
 
     async def claims(self) -> Sequence[Claim]:
-        """Return the claims in the run's replies so far, in order; empty while the database is unavailable."""
+        """Return the claims in the run's replies so far, in order. Claims that no judge checked are included. The
+        result is empty while the database is unavailable."""
         try:
             async with self.runs.database.read() as connection:
                 steps = await repository.steps(connection, self.run_id)
         except DatabaseUnavailableError as error:
             _log.warning("run_unavailable", run_id=self.run_id, error=str(error))
             return ()
-        return [verdict.claim for verdict in RunRecord.of(steps).claims]
+        return RunRecord.of(steps).stated
 
     async def add(self, record: RequestRecord) -> None:
-        """Record the request. Its reply has been sent already, so this never raises."""
+        """Record the request. The reply has already been sent, so errors are never raised."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self.runs.add_call(self.run_id, record)
         except (DatabaseUnavailableError, RunError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             _log.error("run_call_lost", run_id=self.run_id, request_id=record.info.request_id, error=reason)
-
-
-async def _found(
-    connection: AsyncConnection, run_id: str, caller: RunCaller, *, lock: bool = False, param: str = "run_id"
-) -> RunRow:
-    run = await repository.find(connection, run_id, lock=lock) if _RUN_ID.fullmatch(run_id) else None
-    if run is None or run.key_prefix != caller.prefix:
-        raise RunError(
-            f"The run {run_id!r:.100} does not exist.", code="run_not_found", status=HTTPStatus.NOT_FOUND, param=param
-        )
-    return run
-
-
-def _check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id") -> None:
-    """Check that ``run`` accepts another step. Raises RunError."""
-    if run.status == COMPLETED:
-        raise RunError(
-            f"The run {run.run_id} is complete.", code="run_completed", status=HTTPStatus.CONFLICT, param=param
-        )
-    if not may_be_full and (run.version >= MOST_STEPS or run.size >= LARGEST_RUN):
-        raise RunError(
-            f"The run {run.run_id} is full: the maximum is {MOST_STEPS} calls and {LARGEST_RUN} bytes.",
-            code="run_full",
-            status=HTTPStatus.BAD_REQUEST,
-            param=param,
-        )
-
-
-async def _repeated_step(
-    connection: AsyncConnection, run: RunRow, kind: StepKind, repeat: str | None
-) -> RunStep | None:
-    found = None if repeat is None else await repository.step_with_key(connection, run.run_id, repeat)
-    if found is not None and found.kind != kind:
-        raise InvalidRequestError(
-            f"Idempotency-Key: {repeat!r:.100} was already used for another call of this run.",
-            param="Idempotency-Key",
-            status=HTTPStatus.CONFLICT,
-        )
-    return found
 
 
 def _redacted_json(recorder: RequestRecorder, decisions: Sequence[Decision]) -> list[dict[str, Any]]:

@@ -1,16 +1,17 @@
-"""A run's steps, and its record, which sums them up. Steps are only added, so concurrent calls cannot overwrite each
+"""The steps of a run, and the record that sums them up. Steps are only added, so concurrent calls cannot overwrite each
 other."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from judges.llm_types import LlmScore
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Contradiction, Label, LocatedStatement, Source, Span
 from policies.citations.extraction import reported_citations
-from policies.redaction import redacted_marker
+from policies.reason_texts import redacted_marker
 from policies.types import Citation, PolicyInputs
 
 _NOWHERE = Span(0, 0)
@@ -21,13 +22,13 @@ class StepKind(StrEnum):
     RETRIEVAL = "retrieval"
     GROUNDING = "grounding"
     CALL = "call"
-    """The kind of step that is a gateway request naming the run."""
+    """The kind of step for a gateway request that names the run."""
     COMPLETE = "complete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStep:
-    """A step in a run. ``data`` and ``decisions`` are plain JSON; ``key`` is the caller's idempotency key."""
+    """A step in a run. ``data`` and ``decisions`` are plain JSON. ``key`` is the caller's idempotency key."""
 
     seq: int
     ts: datetime
@@ -39,11 +40,11 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything recorded in a run. The order of the reports does not affect decisions.
+    """Everything recorded in a run. The order of reports doesn't affect decisions.
 
-    ``cited`` holds the source names that the caller reported, ``citations`` the citations found in the run's replies,
-    and ``contradictions`` the contradictions between claims in its replies. ``output_confidence`` is the lowest value
-    reported, so a later report cannot raise it.
+    ``cited`` contains the source names that the caller reported. ``citations`` contains the citations found in the
+    replies of the run. ``stated`` contains all claims in the replies, judged or not, and ``contradictions`` the
+    contradictions between them. ``output_confidence`` is the lowest value reported, so a later report cannot raise it.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -53,6 +54,7 @@ class RunRecord:
     output_confidence: float | None = None
     claims: tuple[ClaimVerdict, ...] = ()
     citations: tuple[Citation, ...] = ()
+    stated: tuple[Claim, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     requests: tuple[str, ...] = ()
 
@@ -77,14 +79,14 @@ class RunRecord:
 
     @property
     def trust_score(self) -> float | None:
-        """The ratio of supported claims among the judged ones, or None if no claim was judged."""
+        """The share of judged claims that are supported, or None if no claim was judged."""
         claims = [claim for claim in self.claims if claim.label is not Label.NOT_A_CLAIM]
         if not claims:
             return None
         return sum(claim.label is Label.SUPPORTED for claim in claims) / len(claims)
 
-    def policy_inputs(self) -> PolicyInputs:
-        """Return the inputs for the policies that evaluate the complete run."""
+    def policy_inputs(self, llm_scores: Sequence[LlmScore] = ()) -> PolicyInputs:
+        """Return the inputs for policies that evaluate the complete run, with the scores of its result."""
         return PolicyInputs(
             chunks=self.chunks,
             strippable=False,
@@ -96,18 +98,25 @@ class RunRecord:
             trust_score=self.trust_score,
             judged=bool(self.claims),
             consistency=Consistency(contradictions=self.contradictions) if self.contradictions else None,
+            llm_scores=llm_scores,
             of_run=True,
         )
 
 
-def document_json(chunk: Chunk, run_id: str) -> dict[str, Any]:
-    """Build the JSON that a run stores for a document: instead of its text, only a digest for recognizing it."""
+def document_json(chunk: Chunk, run_id: str, *, keep_text: bool) -> dict[str, Any]:
+    """Build the JSON that a run stores for a document. It contains a digest to recognize the text. With ``keep_text``,
+    it also contains the text."""
     kept = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
     document = {name: getattr(chunk, name) for name in kept}
     if chunk.text:
-        text = f"{run_id}\0{chunk.text}".encode("utf-8", "replace")
-        document["digest"] = hashlib.blake2b(text, digest_size=16).hexdigest()
+        document["digest"] = _digest(chunk.text, run_id)
+        if keep_text:
+            document["text"] = chunk.text
     return document
+
+
+def _digest(text: str, run_id: str) -> str:
+    return hashlib.blake2b(f"{run_id}\0{text}".encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def claim_json(verdict: ClaimVerdict) -> dict[str, Any]:
@@ -126,10 +135,15 @@ def claim_json(verdict: ClaimVerdict) -> dict[str, Any]:
     }
 
 
-def citation_json(citation: Citation) -> dict[str, Any]:
-    """Build the JSON that a run stores for a citation."""
+def citation_json(citation: Citation, run_id: str, *, keep_text: bool) -> dict[str, Any]:
+    """Build the JSON that a run stores for a citation. Without ``keep_text``, text in its marker is removed. If only
+    the marker identifies the cited document, the text is replaced by a digest."""
+    marker = citation.marker
+    if not keep_text and redacted_marker(marker) != marker:
+        named = citation.document_index is None
+        marker = _digest(marker.strip(), run_id) if named else redacted_marker(marker)
     return {
-        "marker": citation.marker,
+        "marker": marker,
         "document": citation.document_index,
         "sentence": citation.sentence_index,
         "reported": citation.reported,
@@ -142,17 +156,18 @@ def contradiction_json(found: Contradiction) -> dict[str, Any]:
 
 
 def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
-    """Return a step's ``data`` with ``change`` applied to every text that the model or the caller wrote."""
+    """Return the ``data`` of a step with ``change`` applied to every text that the model or the caller wrote."""
     changed = dict(data)
+    if "document" in data:
+        changed["document"] = _with_text(data["document"], change)
+    if "documents" in data:
+        changed["documents"] = [_with_text(document, change) for document in data["documents"]]
+    if "statements" in data:
+        changed["statements"] = [{**said, "text": change(said["text"]) or ""} for said in data["statements"]]
     if "unsupported_claims" in data:
         changed["unsupported_claims"] = [change(text) or "" for text in data["unsupported_claims"]]
     if "claims" in data:
         changed["claims"] = [{**claim, "text": change(claim["text"]) or ""} for claim in data["claims"]]
-    if "found_citations" in data:
-        changed["found_citations"] = [
-            {**found, "marker": change(found["marker"]) or ""} if _is_text(found["marker"]) else found
-            for found in data["found_citations"]
-        ]
     if "inconsistencies" in data:
         changed["inconsistencies"] = [
             {**found, "texts": [change(text) or "" for text in found["texts"]]} for found in data["inconsistencies"]
@@ -162,16 +177,22 @@ def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> 
 
 def texts_of(data: Mapping[str, Any]) -> list[str]:
     """Return the texts that ``with_texts`` changes."""
+    documents = [*data.get("documents", ()), *((data["document"],) if "document" in data else ())]
     return [
+        *(document["text"] for document in documents if "text" in document),
+        *(said["text"] for said in data.get("statements", ())),
         *data.get("unsupported_claims", ()),
         *(claim["text"] for claim in data.get("claims", ())),
-        *(found["marker"] for found in data.get("found_citations", ()) if _is_text(found["marker"])),
         *(text for found in data.get("inconsistencies", ()) for text in found["texts"]),
     ]
 
 
-def _is_text(marker: str) -> bool:
-    return redacted_marker(marker) != marker
+def _with_text(document: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
+    """Return a document with its changed text, or without its text."""
+    changed = dict(document)
+    if text := changed.pop("text", None):
+        text = change(text)
+    return changed | {"text": text} if text else changed
 
 
 def _source_json(source: Source | None) -> dict[str, Any] | None:
@@ -199,6 +220,7 @@ class _RecordBuilder:
         self._confidences: list[float] = []
         self._claims: list[ClaimVerdict] = []
         self._citations: list[Citation] = []
+        self._stated: list[Claim] = []
         self._contradictions: list[Contradiction] = []
         self._requests: list[str] = []
         self._sentences = 0
@@ -221,13 +243,14 @@ class _RecordBuilder:
             output_confidence=min(self._confidences, default=None),
             claims=tuple(self._claims),
             citations=tuple(self._citations),
+            stated=tuple(self._stated),
             contradictions=tuple(self._contradictions),
             requests=tuple(self._requests),
         )
 
     def _document(self, document: Mapping[str, Any]) -> int:
         values = {name: value for name, value in document.items() if name != "digest"}
-        self._chunks.append(Chunk(text="", **values))
+        self._chunks.append(Chunk(**({"text": ""} | values)))
         self._digests.append(document.get("digest"))
         place = len(self._chunks) - 1
         self._named.setdefault((values["id"], values["source"]), []).append(place)
@@ -241,12 +264,14 @@ class _RecordBuilder:
             self._confidences.append(confidence)
 
     def _call(self, data: Mapping[str, Any]) -> None:
-        """Add a gateway request; documents that the run already has are not added again."""
+        """Add a gateway request. Documents that the run already contains are not added again."""
         self._requests.append(data["request_id"])
         self._reported(data)
         places = [self._known(document) for document in data["documents"]]
-        for verdict in data["claims"]:
-            self._claims.append(_verdict(verdict, places, self._sentences))
+        claims = [_verdict(verdict, places, self._sentences) for verdict in data["claims"]]
+        self._claims += claims
+        self._stated += (verdict.claim for verdict in claims)
+        self._stated += (_claim(said, self._sentences) for said in data.get("statements", ()))
         for citation in data["found_citations"]:
             document, sentence = citation["document"], citation["sentence"]
             self._citations.append(
@@ -268,15 +293,21 @@ class _RecordBuilder:
         for place in self._named.get((document["id"], document["source"]), ()):
             if self._digests[place] in (None, digest):
                 self._digests[place] = digest
+                if "text" in document:
+                    self._chunks[place] = replace(self._chunks[place], text=document["text"])
                 return place
         return self._document(document)
+
+
+def _claim(data: Mapping[str, Any], sentences: int) -> Claim:
+    return Claim(text=data["text"], span=_NOWHERE, sentence_index=data["sentence"] + sentences)
 
 
 def _verdict(data: Mapping[str, Any], places: Sequence[int], sentences: int) -> ClaimVerdict:
     """Read a verdict, with document positions mapped by ``places`` and its sentence numbered after the run's sentences
     so far."""
     return ClaimVerdict(
-        claim=Claim(text=data["text"], span=_NOWHERE, sentence_index=data["sentence"] + sentences),
+        claim=_claim(data, sentences),
         label=Label(data["label"]),
         entailed=data["entailed"],
         contradicted=data["contradicted"],

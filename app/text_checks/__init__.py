@@ -1,1 +1,1 @@
-"""Checks a given text, without a request to a model."""
+"""Checks a given text without a request to a model."""

@@ -1,10 +1,11 @@
-"""Formats the result of a text check as JSON, in the same way for HTTP, MCP and the command line."""
+"""Formats the result of a text check as JSON. HTTP, MCP and the command line use the same format."""
 
 from typing import Any
 
+from app.reply.corrections import marked
 from app.text_checks.service import Checked
 from judges.types import ClaimVerdict, GroundingReport, ReplyVerdict, Source
-from policies.engine import decision_to_dict
+from policies.policy_selection import decision_to_dict
 
 _DIGITS = 4
 
@@ -19,7 +20,6 @@ def check_to_dict(checked: Checked) -> dict[str, Any]:
         shown["reason_code"] = "GROUNDING_NOT_CHECKED"
     return {
         **shown,
-        "claims_skipped": report.claims_skipped,
         "action": checked.action.value,
         "decisions": [decision_to_dict(decision) for decision in checked.decisions],
         "judge": {"name": checked.judge_name, "latency_ms": _rounded(checked.judge_ms, 1)},
@@ -38,12 +38,17 @@ def report_to_dict(report: GroundingReport) -> dict[str, Any]:
         "unverifiable_count": report.unverifiable_count,
         "unverifiable_ratio": _rounded(report.unverifiable_ratio),
         "trust_score": _rounded(report.trust_score),
+        "is_trusted": report.is_trusted,
+        "coverage": _rounded(report.coverage),
+        "claims_skipped": report.claims_skipped,
+        "unjudged": [{"kind": part.kind, "start": part.span.start, "end": part.span.end} for part in report.unjudged],
         "summary": report.summary,
     }
 
 
 def claim_to_dict(verdict: ClaimVerdict) -> dict[str, Any]:
-    """Convert a claim to JSON, with the source that decided its verdict. ``reason`` is set if there is no verdict."""
+    """Convert a claim to JSON, with the source that decided its verdict. ``reason`` is set if there is no verdict.
+    ``corrected`` is the claim with its correction marked in it."""
     source = verdict.deciding_source
     shown: dict[str, Any] = {
         "claim": verdict.claim.text,
@@ -53,7 +58,13 @@ def claim_to_dict(verdict: ClaimVerdict) -> dict[str, Any]:
         "escalated": verdict.escalated,
         "span": {"start": verdict.claim.span.start, "end": verdict.claim.span.end},
     }
-    details = {"reason": verdict.reason, "explanation": verdict.explanation, "correction": verdict.correction}
+    details: dict[str, Any] = {
+        "spans": [{"start": s.start, "end": s.end, "score": _rounded(s.score)} for s in verdict.spans] or None,
+        "reason": verdict.reason,
+        "explanation": verdict.explanation,
+        "correction": verdict.correction,
+        "corrected": verdict.correction and marked(verdict.claim.text, verdict.correction),
+    }
     return shown | {name: value for name, value in details.items() if value is not None}
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.collection import Documents, Limits
-from app.protocols.documents.fields import join_path, read_string, refuse
+from app.protocols.documents.document_extraction import Documents, Limits
+from app.protocols.documents.json_body import join_path, read_string, refuse
 from judges.types import Chunk
 from policies.base import RulesError
 from policies.grounding.evaluator import GroundingRules
@@ -17,8 +17,8 @@ _FIELDS = frozenset({"text", "sources", "documents", "policy", "options"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """A request for a text check. ``policy`` is a policy's id or name, and ``options`` are rules to use instead; at
-    most one of them is set. ``paths`` names the request field that each of ``chunks`` came from.
+    """A request for a text check. ``policy`` is the id or name of a policy, and ``options`` contains rules to use
+    instead. At most one of them is set. ``paths`` contains the request field of each document in ``chunks``.
     """
 
     text: str
@@ -44,8 +44,8 @@ def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
         raise InvalidRequestError("options: cannot be combined with policy, which has its own rules.", param="options")
     return CheckRequest(
         text=_text(body.get("text"), limits),
-        chunks=documents.chunks,
-        paths=documents.paths,
+        chunks=tuple(documents.chunks),
+        paths=tuple(documents.paths),
         policy=policy,
         options=None if options is None else _rules(options),
     )
@@ -63,7 +63,7 @@ def _text(text: Any, limits: Limits) -> str:
 
 def _sources(sources: Any, documents: Any, limits: Limits) -> Documents:
     if sources is not None and documents is not None:
-        raise InvalidRequestError("sources: give either sources or documents.", param="sources")
+        raise InvalidRequestError("sources: give either sources or documents, not both.", param="sources")
     found = Documents(limits, prefix="doc" if sources is None else "source")
     if sources is None:
         found.take_all(documents)
@@ -77,16 +77,22 @@ def _sources(sources: Any, documents: Any, limits: Limits) -> Documents:
     return found
 
 
+_OPTION_DEFAULTS = {"min_citations": 0, "min_grounding_score": 0.0}
+"""Defaults for the rules that a text check applies only if the options name them. ``min_grounding_score`` isn't needed,
+because verdicts already depend on the thresholds. ``min_citations`` isn't needed, because the text need not cite the
+documents that it is compared with."""
+
+
 def _rules(options: Any) -> GroundingRules:
     try:
-        rules = parse_rules("grounding", options)
+        rules = parse_rules("grounding", _OPTION_DEFAULTS | options if isinstance(options, dict) else options)
     except RulesError as error:
         first = error.errors[0]
         where = join_path("options", first["loc"][1:])
         raise InvalidRequestError(f"{where}: {first['msg']}.", param=where) from None
     if not isinstance(rules, GroundingRules):
-        raise TypeError("rules of another category")
+        raise TypeError("the rules belong to a different category")
     if rules.llm_grounding_criteria:
         where = "options.llm_grounding_criteria"
-        raise InvalidRequestError(f"{where}: only a policy can give an LLM judge criteria.", param=where)
+        raise InvalidRequestError(f"{where}: only a policy can set criteria for an LLM judge.", param=where)
     return rules

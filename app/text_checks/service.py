@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 from app.auth import GatewayKey
@@ -10,18 +11,18 @@ from app.errors import InvalidRequestError, LlmCheckError
 from app.events.recorder import RequestRecorder
 from app.events.records import EventLog, RecordedRequest
 from app.events.request_record import ChoiceRecord, ReplyOutcome, RetrievalOutcome
-from app.gateway.request_scope import RequestScope
-from app.protocols.documents.collection import Limits
+from app.gateway.request_lifetime import RequestLifetime
+from app.protocols.documents.document_extraction import Limits
 from app.reply.checks.final_checks import FinalCheck, WholeReply, run_final_checks
-from app.reply.citations import cite_reply
+from app.reply.citation_annotations import cite_reply
+from app.reply.inline_reasoning import blank_reasoning
 from app.reply.judged_sentence import JudgedSentence, llm_calls, policy_claims, sentence_records
 from app.settings import Settings
 from app.text_checks.request import CheckRequest, read_check
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
-from judges.report import build_report, letters
+from judges.report import build_report, coverage_of, letters
 from judges.types import (
-    Chunk,
     ClaimVerdict,
     GroundingReport,
     ReplyVerdict,
@@ -30,9 +31,13 @@ from judges.types import (
 )
 from judges.verdicts.citation_support import CitationChecker
 from policies.citations.document_names import DocumentNames
-from policies.engine import PolicyEngine, PolicySet, ReplyEvaluation
+from policies.citations.markers import names_only_documents
+from policies.evaluation import strictest
 from policies.grounding.evaluator import GroundingRules
-from policies.types import Action, Citation, Decision, Policy, PolicyInputs, Scope, strictest
+from policies.grounding.sentence_checks import unjudged_texts
+from policies.policy_selection import PolicyEngine, PolicySet, ReplyEvaluation
+from policies.registry import decides_on
+from policies.types import Action, Citation, Decision, Policy, PolicyInputs, PolicySubject, Scope
 
 _OPTIONS = "options"
 
@@ -41,8 +46,8 @@ _OPTIONS = "options"
 class Checked:
     """The result of a check.
 
-    ``decisions`` come from the given policy or rules; without either, there are no decisions. ``judge_ms`` is the time
-    in milliseconds during which at least one sentence was being judged, or None if there was no judge.
+    ``decisions`` come from the given policy or rules. Without either, there are no decisions. ``judge_ms`` is the time,
+    in milliseconds, during which at least one sentence was being judged. It is None if there was no judge.
     """
 
     request_id: str
@@ -58,36 +63,48 @@ class Checked:
 
     @property
     def grounded(self) -> bool:
-        """Whether the text was judged, no claim is contradicted, and the ratio of unverifiable claims is within the
-        limit. True for a text without claims."""
-        judged = self.report.verdict not in (ReplyVerdict.NO_SOURCES, ReplyVerdict.NOT_CHECKED)
-        unverifiable = self.report.unverifiable_ratio
-        return judged and not self.report.contradicted_count and unverifiable <= self.max_unverifiable_ratio
+        """Whether the text is grounded. All of it must have been judged, no claim may be contradicted, the ratio of
+        unverifiable claims must be within the limit, and the policy must allow the text. True for text without
+        claims."""
+        report = self.report
+        judged = report.verdict not in (ReplyVerdict.NO_SOURCES, ReplyVerdict.NOT_CHECKED) and not report.unjudged
+        sound = not report.contradicted_count and report.unverifiable_ratio <= self.max_unverifiable_ratio
+        return judged and sound and self.action is Action.ALLOW
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Judged:
-    """A text with its verdicts, before the policy decides. ``by`` is the judge's name, or None if there is no judge."""
+    """Judged text with its verdicts, before the policy decides. ``answer`` is the text without reasoning. ``read``
+    lists the sentences of the text. ``by`` is the name of the judge, or None if there is no judge."""
 
     request: CheckRequest
+    answer: str
     policy: Policy | None
     evaluation: ReplyEvaluation
     reply: ReplyCheck
-    verdicts: Sequence[SentenceVerdict]
-    sentences: Sequence[JudgedSentence]
+    read: Sequence[SentenceVerdict]
     by: str | None
-    citation_checker: CitationChecker | None
+    citation_checker: Callable[[], CitationChecker | None] | None
+
+    @property
+    def verdicts(self) -> Sequence[SentenceVerdict]:
+        """Return the verdicts of the judge, or none if there is no judge."""
+        return self.read if self.by is not None else ()
+
+    @cached_property
+    def sentences(self) -> Sequence[JudgedSentence]:
+        return _sentences(self.verdicts, self.answer, DocumentNames(self.request.chunks))
 
     @property
     def rules(self) -> GroundingRules:
         rules = None if self.policy is None else self.policy.rules
         return rules if isinstance(rules, GroundingRules) else GroundingRules()
 
-    @property
+    @cached_property
     def report(self) -> GroundingReport:
         return build_report(
             self.verdicts,
-            characters=letters(self.request.text),
+            characters=letters(self.answer),
             has_sources=bool(self.request.chunks),
             available=self.by is not None,
         )
@@ -106,12 +123,13 @@ class _Judged:
 
     def whole_reply(self) -> WholeReply:
         return WholeReply(
-            text=self.request.text,
+            text=self.answer,
             claims=self.claims,
             chunks=self.request.chunks,
             settings=self.evaluation.settings,
             citations=self.citations,
             citation_checker=self.citation_checker,
+            record=self.reply.record_call,
         )
 
     def policy_inputs(self, found: Mapping[str, Any]) -> PolicyInputs:
@@ -122,13 +140,14 @@ class _Judged:
             trust_score=self.report.trust_score,
             judged=self.by is not None,
             judge_unavailable=bool(self.request.chunks) and self.by is None,
+            coverage=coverage_of(self.read),
             **found,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextChecks:
-    """Performs text checks; there is one instance per process. ``engine`` returns the active policies, ``final_checks``
+    """Performs text checks. There is one instance per process. ``engine`` returns the active policies, ``final_checks``
     are the checks on whole replies, and ``observers`` receive every event."""
 
     settings: Settings
@@ -142,8 +161,8 @@ class TextChecks:
         """Perform the check requested by ``body``, which is decoded JSON. ``key`` is the caller's gateway key.
         Cancelling the call stops the check.
 
-        Raises InvalidRequestError, which names the field, KeyLimitError for a document or an LLM that the key does not
-        allow, and LlmCheckError for an LLM judge that the caller may not ask for.
+        Raises InvalidRequestError, which names the field. Raises KeyLimitError for a document or an LLM that the key
+        does not allow, and LlmCheckError for an LLM judge that the caller may not use.
         """
         request = read_check(body, Limits.of(self.settings))
         if key is not None:
@@ -156,15 +175,16 @@ class TextChecks:
         )
         recorder.retrieval = RetrievalOutcome(chunks=request.chunks)
         recorder.reply = ReplyOutcome(choices=[ChoiceRecord(text=request.text)])
-        scope = RequestScope(recorder=recorder, events=self.events, observers=self.observers)
+        scope = RequestLifetime(recorder=recorder, events=self.events, observers=self.observers)
         async with scope:
             checked = await self._decide(await self._judge(request, policy), recorder)
             await scope.record()
         return checked
 
     def _check_llm(self, options: GroundingRules, key: GatewayKey | None) -> None:
-        """An LLM costs money and reads what it is sent, so a caller gets one only if the settings or a policy in scope
-        do. Raises LlmCheckError or KeyLimitError."""
+        """Check that the caller may use an LLM. LLM calls cost money and send text to another service, so the settings
+        or a policy in scope must allow them. Raises LlmCheckError or KeyLimitError.
+        """
         in_scope = self.engine().in_scope(key=key.names if key is not None else None).policies
         allowed = [policy.rules for policy in in_scope if isinstance(policy.rules, GroundingRules)]
         if options.contradiction_action == "correct" and not (
@@ -185,12 +205,18 @@ class TextChecks:
             return Policy(id=_OPTIONS, name=_OPTIONS, category="grounding", rules=request.options, version=0)
         if request.policy is None:
             return None
-        named = [p for p in self.engine().enabled if request.policy in (p.id, p.name)]
+        # To a caller, a policy that applies only to other keys is unknown, whatever it does.
+        names = key.names if key is not None else None
+        named = [
+            policy
+            for policy in self.engine().enabled
+            if request.policy in (policy.id, policy.name)
+            and Scope(keys=policy.scope.keys).covers(agent=None, model=None, key=names)
+        ]
         for policy in named:
-            if policy.category == "grounding":
-                _check_scope(policy, key)
+            if decides_on(policy.category, PolicySubject.REPLY):
                 return policy
-        told = f"is of category {named[0].category}, not grounding" if named else "is not in force"
+        told = f"has the category {named[0].category}, which doesn't check replies" if named else "is not in force"
         raise InvalidRequestError(f"policy: {request.policy!r:.200} {told}.", param="policy")
 
     async def _judge(self, request: CheckRequest, policy: Policy | None) -> _Judged:
@@ -201,32 +227,37 @@ class TextChecks:
         llm = settings.corrects or bool(settings.score_requests)
         evidence = await self.checker.prepare(request.chunks)
         can_judge = bool(request.chunks) and self.checker.can_judge(llm=llm)
+        names = DocumentNames(request.chunks)
         reply = self.checker.reply(
             evidence,
-            thresholds=settings.thresholds,
-            max_sources_per_claim=settings.max_sources_per_claim,
-            max_claims=settings.max_claims,
+            thresholds=settings.judging.thresholds,
+            max_sources_per_claim=settings.judging.max_sources,
+            max_claims=settings.judging.max_claims,
             correct=settings.corrects,
             llm=llm,
+            resolves=partial(names_only_documents, names=names),
         )
-        verdicts = await _judge_all(reply, request.text) if can_judge else []
+        # A check leaves nothing out, so it also judges reasoning that would be removed from a reply.
+        judges = settings.reasoning_action == "judge" or settings.withholds_unjudged
+        answer = request.text if judges else blank_reasoning(request.text)
         return _Judged(
             request=request,
+            answer=answer,
             policy=policy,
             evaluation=evaluation,
             reply=reply,
-            verdicts=verdicts,
-            sentences=_sentences(verdicts, request.text, request.chunks),
+            read=await _judge_all(reply, answer),
             by=self.checker.named(llm=llm) if can_judge else None,
-            citation_checker=self.checker.citation_checker(evidence) if can_judge else None,
+            citation_checker=partial(self.checker.citation_checker, evidence) if can_judge else None,
         )
 
     async def _decide(self, judged: _Judged, recorder: RequestRecorder) -> Checked:
-        """Let the policy decide, as for a reply, and record the result."""
+        """Apply the policy to the text as if it were a reply, and record the result."""
         evaluation, request, report = judged.evaluation, judged.request, judged.report
         evaluation.start()
-        for verdict in judged.verdicts:
-            evaluation.sentence(policy_claims((verdict,)))
+        for verdict in judged.read:
+            claims = policy_claims((verdict,)) if judged.by is not None else ()
+            evaluation.sentence(claims, unjudged_texts(verdict))
         found = await run_final_checks(self.final_checks, judged.whole_reply()) if judged.policy else {}
         evaluation.finish(judged.policy_inputs(found))
         named = judged.policy is not None and judged.policy.id != _OPTIONS
@@ -256,21 +287,10 @@ class TextChecks:
 
 def _llm_check_error(name: str, why: str) -> LlmCheckError:
     return LlmCheckError(
-        f"options.{name}: {why}, and no policy in scope allows callers that. An operator can with a policy, or with "
-        "GROUNDLANE_CALLER_LLM_CHECKS.",
+        f"options.{name}: {why}, and no policy in scope lets callers use one. An operator can allow it in a "
+        "policy, or with GROUNDLANE_CALLER_LLM_CHECKS.",
         param=f"options.{name}",
     )
-
-
-def _check_scope(policy: Policy, key: GatewayKey | None) -> None:
-    """A policy for other keys lends its LLM to none but those. Raises LlmCheckError."""
-    rules = policy.rules
-    uses_llm = isinstance(rules, GroundingRules) and (
-        rules.llm_grounding_check or rules.contradiction_action == "correct"
-    )
-    names = key.names if key is not None else None
-    if uses_llm and not Scope(keys=policy.scope.keys).covers(agent=None, model=None, key=names):
-        raise LlmCheckError("policy: it uses an LLM and is for other gateway keys.", param="policy")
 
 
 async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
@@ -281,12 +301,16 @@ async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
 
     sentences = await run(len(text) <= MAX_INLINE_SPLIT_CHARS, split)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(reply.check(sentence)) for sentence in sentences]
+        tasks = [group.create_task(_judge_one(reply, sentence)) for sentence in sentences]
     return [task.result() for task in tasks]
 
 
-def _sentences(verdicts: Sequence[SentenceVerdict], text: str, chunks: Sequence[Chunk]) -> list[JudgedSentence]:
+async def _judge_one(reply: ReplyCheck, sentence: Sentence) -> SentenceVerdict:
+    return await reply.with_sound_corrections(await reply.check(sentence))
+
+
+def _sentences(verdicts: Sequence[SentenceVerdict], text: str, names: DocumentNames) -> list[JudgedSentence]:
     entries = [JudgedSentence(verdict=verdict, offset=verdict.sentence.span.start) for verdict in verdicts]
     if entries:
-        cite_reply(entries, text, DocumentNames(chunks))
+        cite_reply(entries, text, names)
     return entries

@@ -1,5 +1,5 @@
-"""Text checks without a gateway: the same results as ``POST /v1/grounding/check``, from the settings alone. Nothing is
-recorded."""
+"""Text checks without a gateway. They need only the settings, and return the same results as ``POST
+/v1/grounding/check``. Nothing is recorded."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,12 +21,12 @@ from app.text_checks.presentation import check_to_dict
 from app.text_checks.service import TextChecks
 from judges.llm import LlmJudge
 from judges.protocols import PairScorer
-from policies.engine import PolicyEngine
+from policies.policy_selection import PolicyEngine
 from policies.types import Policy
 
 
 class StandaloneChecks:
-    """Performs checks like the gateway. Policies in the file that ``GROUNDLANE_CONFIG`` names can be used by name.
+    """Performs checks as the gateway does. Policies in the file that ``GROUNDLANE_CONFIG`` names can be used by name.
 
     Use it as an async context manager. The first check loads the judge.
     """
@@ -65,7 +65,7 @@ class StandaloneChecks:
         await self._llm.aclose()
 
     async def answer(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Return the HTTP status and JSON body with which the gateway would respond to ``body``."""
+        """Return the HTTP status and JSON body that the gateway would return for ``body``."""
         try:
             return HTTPStatus.OK, check_to_dict(await self._checks.check(body))
         except GatewayError as error:

@@ -1,14 +1,13 @@
-"""Upstreams: routing, retries, connections, and which headers are forwarded.
+"""Upstreams: routing, retries, connections, and header forwarding.
 
-Requests, responses and errors are httpx's; the connections under them are aiohttp's.
+Requests, responses and errors are httpx objects. aiohttp manages the connections.
 """
 
-from app.upstream.client import RoutedResponse, UpstreamClient
-from app.upstream.decompression import RawBody, decoded
-from app.upstream.headers import returned_headers
+from app.upstream.client import RawBody, RoutedResponse, UpstreamClient, decoded
+from app.upstream.headers import Headers, returned_headers
 from app.upstream.key_source import KeySource
 from app.upstream.open_paths import OpenPaths
-from app.upstream.request import BodyFormat, Content, Headers, UpstreamRequest
+from app.upstream.provider import BodyFormat, Content, UpstreamRequest
 
 __all__ = [
     "BodyFormat",

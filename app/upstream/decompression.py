@@ -1,25 +1,29 @@
-"""Decompresses replies in pieces of limited size, so that decompression bombs are found early.
+"""Decompresses replies in pieces of limited size, so that decompression bombs are detected early.
 
 Only ``gzip`` and ``deflate`` are requested. Other encodings are supported because some servers use them anyway.
 """
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Protocol, cast
+from typing import Protocol
 
 import brotli
-import httpx
 import zstandard
 
 from app.errors import UpstreamConnectError
-from app.upstream.retry import translate
 
-_PIECE = 256 * 1024
-"""Bytes decompressed at a time. Readers count them and stop at their limit."""
+_PIECE = 32 * 1024
+"""The number of bytes to decompress at a time. Readers count the bytes and stop at their limit. Between pieces, other
+tasks can run."""
+_ZLIB_SLICE = 16 * 1024
+"""The number of compressed bytes to pass to zlib at a time, because the rest is copied after each member of gzip."""
+_GZIP = b"\x1f\x8b"
 _ZSTD_SLICE = 64
-"""Compressed bytes given to zstd at a time. It has no output limit, and four bytes can become 128 KiB."""
+"""The number of compressed bytes to pass to zstd at a time. zstd has no output limit, and four bytes can become 128
+KiB."""
 _ZSTD_WINDOW = 8 * 1024 * 1024
-"""The maximum in RFC 9659."""
+"""The maximum window size in RFC 9659."""
 
 
 class _Decoder(Protocol):
@@ -27,36 +31,49 @@ class _Decoder(Protocol):
 
     @property
     def ended(self) -> bool:
-        """The compressed data is complete."""
+        """Whether the compressed data is complete."""
         ...
 
 
 class _Zlib:
-    """gzip, zlib, and raw deflate, which some servers send as ``deflate``."""
+    """Decompresses gzip with any number of members, zlib, and raw deflate, which some servers send as ``deflate``."""
 
     def __init__(self) -> None:
         self._start = b""
         self._inflater: zlib._Decompress | None = None
+        self._is_gzip = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        for at in range(0, len(data), _ZLIB_SLICE):
+            rest, self._start = self._start + data[at : at + _ZLIB_SLICE], b""
+            while rest:
+                if self._inflater is None or self._inflater.eof:
+                    rest = rest.lstrip(b"\0") if self._inflater is not None else rest  # members may be padded
+                    if len(rest) < 2:
+                        self._start = rest
+                        break
+                    self._inflater = self._next(rest)
+                piece = self._inflater.decompress(rest, _PIECE)
+                while piece:
+                    yield piece
+                    piece = self._inflater.decompress(self._inflater.unconsumed_tail, _PIECE)
+                rest = self._inflater.unused_data
+
+    def _next(self, data: bytes) -> "zlib._Decompress":
+        """Return the decompressor for ``data``. Only gzip may continue after its end. Raises zlib.error."""
         if self._inflater is None:
-            self._start += data
-            if len(self._start) < 2:
-                return
-            data, self._start = self._start, b""
-            self._inflater = zlib.decompressobj(zlib.MAX_WBITS | 32 if _has_header(data) else -zlib.MAX_WBITS)
-        piece = self._inflater.decompress(data, _PIECE)
-        while piece:
-            yield piece
-            piece = self._inflater.decompress(self._inflater.unconsumed_tail, _PIECE)
+            self._is_gzip = data.startswith(_GZIP)
+        elif not (self._is_gzip and data.startswith(_GZIP)):
+            raise zlib.error("there is data after the end of the compressed data")
+        return zlib.decompressobj(zlib.MAX_WBITS | 32 if _has_header(data) else -zlib.MAX_WBITS)
 
     @property
     def ended(self) -> bool:
-        return self._inflater is not None and self._inflater.eof
+        return self._inflater is not None and self._inflater.eof and not self._start
 
 
 def _has_header(data: bytes) -> bool:
-    return data.startswith(b"\x1f\x8b") or (data[0] & 15 == 8 and int.from_bytes(data[:2], "big") % 31 == 0)
+    return data.startswith(_GZIP) or (data[0] & 15 == 8 and int.from_bytes(data[:2], "big") % 31 == 0)
 
 
 class _Brotli:
@@ -75,18 +92,24 @@ class _Brotli:
 
 
 class _Zstd:
+    """Decompresses one or more frames."""
+
     def __init__(self) -> None:
-        self._decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+        self._context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+        self._frame = self._context.decompressobj()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for at in range(0, len(data), _ZSTD_SLICE):
-            if self.ended:
-                return
-            yield self._decompressor.decompress(data[at : at + _ZSTD_SLICE])
+            rest = data[at : at + _ZSTD_SLICE]
+            while rest:
+                if self._frame.eof:
+                    self._frame = self._context.decompressobj()
+                yield self._frame.decompress(rest)
+                rest = self._frame.unused_data
 
     @property
     def ended(self) -> bool:
-        return self._decompressor.eof
+        return self._frame.eof
 
 
 _DECODERS: Mapping[str, Callable[[], _Decoder]] = {
@@ -98,54 +121,39 @@ _DECODERS: Mapping[str, Callable[[], _Decoder]] = {
 }
 
 
-def decoded(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The response's bytes, decompressed, in pieces of limited size.
+async def decompressed(source: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    """Yield the decoded bytes of ``source``, in pieces of limited size.
 
-    Raises UpstreamConnectError or UpstreamTimeoutError.
+    Raises UpstreamConnectError.
     """
-    encoding = response.headers.get("content-encoding")
-    return _unpacked(RawBody(response), encoding) if encoding else RawBody(response)
-
-
-class RawBody:
-    """The response's bytes as received. (A class, because a generator would have to be closed.)
-
-    Raises UpstreamConnectError or UpstreamTimeoutError.
-    """
-
-    def __init__(self, response: httpx.Response) -> None:
-        self._bytes = aiter(cast(httpx.AsyncByteStream, response.stream))
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            return await anext(self._bytes)
-        except httpx.HTTPError as error:
-            raise translate(error) from error
-
-
-async def _unpacked(source: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
     decoders = _decoders(encoding)
     begun = False
     try:
         async for data in source:
             begun = begun or bool(data)
-            for piece in _through(decoders, data) if decoders else (data,):
-                yield piece
+            if not decoders:
+                yield data
+                continue
+            for piece in _through(decoders, data):
+                for at in range(0, len(piece), _PIECE):
+                    yield piece[at : at + _PIECE]
+                    await asyncio.sleep(0)
     except (zlib.error, brotli.error, zstandard.ZstdError):
-        raise UpstreamConnectError("The upstream's reply is not compressed as its Content-Encoding says.") from None
+        raise UpstreamConnectError(
+            "The compression of the upstream's reply doesn't match its Content-Encoding."
+        ) from None
     if begun and not all(decoder.ended for decoder in decoders):
-        raise UpstreamConnectError("The upstream's compressed reply ends too early.")
+        raise UpstreamConnectError("The upstream's compressed reply is incomplete.")
 
 
 def _decoders(encoding: str) -> Sequence[_Decoder]:
-    """The decoders for ``encoding``, from the last applied to the first."""
+    """Return the decoders for ``encoding``, starting with the encoding that was applied last."""
     names = [name for name in (part.strip().lower() for part in encoding.split(",")) if name not in ("", "identity")]
     if len(names) > 2 or any(name not in _DECODERS for name in names):
+        # The upstream chose the name of the encoding, so the client doesn't receive it.
         raise UpstreamConnectError(
-            f"The upstream's reply is compressed with an unsupported Content-Encoding: {encoding!r:.80}."
+            "The upstream's reply has an unsupported Content-Encoding. At most two of these encodings are "
+            f"supported: {', '.join(_DECODERS)}."
         )
     return [_DECODERS[name]() for name in reversed(names)]
 

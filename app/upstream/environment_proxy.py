@@ -1,4 +1,4 @@
-"""The proxy that ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``NO_PROXY`` name for a URL."""
+"""Finds the proxy for a URL according to ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``NO_PROXY``."""
 
 import urllib.request
 from urllib.parse import urlsplit
@@ -9,7 +9,8 @@ _SCHEMES = ("http", "https")
 
 
 def proxy_for(url: httpx.URL) -> str | None:
-    """The proxy's URL, or None for a direct connection. Raises httpx.ConnectError for a proxy that cannot be used."""
+    """Return the URL of the proxy, or None for a direct connection. Raises httpx.ConnectError for a proxy that cannot
+    be used."""
     if urllib.request.proxy_bypass(url.host):
         return None
     proxy = urllib.request.getproxies().get(url.scheme)

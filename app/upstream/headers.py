@@ -1,30 +1,37 @@
-"""Which headers are forwarded, and in which header each kind of upstream gets its key."""
+"""Selects the headers that are forwarded, and the header in which each kind of upstream receives its key."""
 
+import re
 from collections.abc import Mapping
 
 import httpx
 
 from app.settings import UpstreamApi
-from app.upstream.request import Headers
+
+Headers = list[tuple[str, str]]
+"""Pairs of a lower-case name and a value. Each character represents one byte (latin-1)."""
 
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
      "transfer-encoding", "upgrade"}
 )  # fmt: skip
 CALLER_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
-# Set for each hop, or only for the gateway: cookies belong to the dashboard.
+# Headers for a single hop, or only for the gateway. Cookies belong to the dashboard.
 _NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"} | {
-    # Some servers take another path or method from these, which the gateway hasn't checked.
+    # Some servers read a different path, host or method from these headers, which the gateway hasn't checked.
     "x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix",
-    "x-http-method", "x-http-method-override", "x-method-override",
+    "x-forwarded-host", "x-original-host", "x-override-url", "x-real-url", "x-envoy-original-path",
+    "x-http-path-override", "x-accel-redirect", "x-http-method", "x-http-method-override", "x-method-override",
 }  # fmt: skip
 _RETURNED = frozenset(
     {"content-type", "request-id", "x-request-id", "apim-request-id", "x-ms-request-id", "retry-after",
      "retry-after-ms"}
 )  # fmt: skip
 _RETURNED_PREFIXES = ("x-ratelimit-", "openai-", "anthropic-")
+_WORDS = re.compile(r"[^\W\d_]\s+[^\W\d_]")
+"""Matches a header value with several words, which counts as text. Only headers with ids, counts and times are
+returned."""
 _RETURNED_UNREAD = _RETURNED | {
-    # A client needs them to read a body that the gateway forwards as it is: a file, an image, audio.
+    # A client needs them to read a body that the gateway forwards unchanged: a file, an image, audio.
     "content-encoding", "content-disposition", "content-range", "accept-ranges", "etag", "last-modified",
     "cache-control", "location",
 }  # fmt: skip
@@ -32,8 +39,8 @@ _HARMLESS: Headers = [
     ("content-security-policy", "sandbox; default-src 'none'; frame-ancestors 'none'"),
     ("x-content-type-options", "nosniff"),
 ]
-"""An upstream's response may be a web page (a file that somebody uploaded there). In a browser, it must not run on the
-dashboard's origin."""
+"""Headers that protect the dashboard. The response of an upstream may be a web page, such as an uploaded file. In a
+browser, it must not run on the dashboard's origin."""
 
 _KEY = {
     UpstreamApi.OPENAI: ("authorization", "Bearer "),
@@ -46,17 +53,17 @@ _DEFAULTS: Mapping[UpstreamApi, Headers] = {
     UpstreamApi.AZURE: [_OURS],
     UpstreamApi.ANTHROPIC: [_OURS, ("anthropic-version", "2023-06-01")],
 }
-"""Sent unless the caller or the configuration sets them."""
+"""Headers that are sent unless the caller or the configuration sets them."""
 
 
 def key_header(api: UpstreamApi, key: str) -> tuple[str, str]:
-    """The header that carries the key."""
+    """Return the header that contains the key."""
     name, scheme = _KEY[api]
     return name, scheme + key
 
 
 class OutgoingHeaders:
-    """The headers for one upstream. ``own``, which include its key, replace a caller's."""
+    """Build the headers for one upstream. ``own`` includes its key, and takes precedence over the caller's headers."""
 
     def __init__(self, own: Mapping[str, str], api: UpstreamApi) -> None:
         self._own = list(own.items())
@@ -64,9 +71,10 @@ class OutgoingHeaders:
         self._dropped = {True: _NOT_SENT | own.keys(), False: _NOT_SENT | own.keys() | CALLER_KEYS}
 
     def of(self, headers: Headers, *, accept_encoding: str, with_keys: bool) -> Headers:
-        """The headers to send for a caller's. ``with_keys``: its keys are forwarded; they aren't otherwise."""
-        kept = _without(headers, self._dropped[with_keys])
-        kept = [item for item in kept if not item[0].startswith("x-groundlane-")]
+        """Return the caller's headers that are sent upstream. The caller's keys are forwarded only if ``with_keys`` is
+        set."""
+        dropped = self._dropped[with_keys] | _named_by_connection(headers)
+        kept = [item for item in headers if item[0] not in dropped and not item[0].startswith("x-groundlane-")]
         names = [name for name, _ in kept]
         kept += self._own
         kept += [default for default in self._defaults if default[0] not in names]
@@ -75,24 +83,21 @@ class OutgoingHeaders:
 
 
 def returned_headers(response: httpx.Response, *, read: bool) -> Headers:
-    """The upstream's headers for the client: only known ones, because a header can contain text too.
+    """Return the upstream's headers for the client. A header can contain text, so only known headers are returned, and
+    headers whose value has several words are left out.
 
-    ``read``: the gateway reads the body. Otherwise the body is forwarded as it is, with the headers that describe it.
+    ``read`` means that the gateway reads the body. Otherwise, the body is forwarded unchanged, with the headers that
+    describe it.
     """
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
     names = _RETURNED if read else _RETURNED_UNREAD
     named = [item for item in headers if item[0] in names or item[0].startswith(_RETURNED_PREFIXES)]
+    named = [item for item in named if not (read and _WORDS.search(item[1]))]
     hop = _named_by_connection(headers)
     return [*(item for item in named if item[0] not in hop), *_HARMLESS]
 
 
-def _without(headers: Headers, dropped: frozenset[str]) -> Headers:
-    """The headers without ``dropped``, and without those for this hop only."""
-    hop = _named_by_connection(headers)
-    return [item for item in headers if item[0] not in dropped and item[0] not in hop]
-
-
 def _named_by_connection(headers: Headers) -> frozenset[str]:
-    """The headers that ``Connection`` names, which are for one hop only (RFC 9110, section 7.6.1)."""
+    """Return the headers that ``Connection`` names. They are for one hop only (RFC 9110, section 7.6.1)."""
     values = [value for name, value in headers if name == "connection"]
     return frozenset(token.strip().lower() for value in values for token in value.split(","))

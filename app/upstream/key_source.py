@@ -1,4 +1,4 @@
-"""Where upstream keys that are stored as secrets come from."""
+"""The source of upstream keys that are stored as secrets."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ class KeySource(Protocol):
     """Looks up keys that are stored as secrets."""
 
     def key(self, name: str) -> str | None:
-        """The current key of that name, from memory; None if there is none."""
+        """Return the current key with that name from memory, or None if there is none."""
         ...
 
 

@@ -1,37 +1,44 @@
-"""Which of the paths that nobody governs go upstream: those that write no reply, and those that the operator lists."""
+"""Decides which ungoverned paths are forwarded: those that don't generate replies, and those that the operator
+lists."""
 
 import re
 import unicodedata
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
-from app.errors import InvalidRequestError, UngovernedPathError
+from app.errors import InvalidRequestError, MethodNotAllowedError, UngovernedPathError
 
 GOVERNED = frozenset({"chat/completions", "completions", "responses", "messages"})
-_OPEN = frozenset(
-    {"models", "embeddings", "moderations", "rerank", "files", "uploads", "images", "audio", "vector_stores"}
-)
+_OPEN = frozenset({"models", "files", "uploads", "vector_stores"})
+"""Resources whose paths are always open, including the paths below them."""
+_OPEN_ALONE = frozenset(
+    {
+        "embeddings", "moderations", "rerank", "images/generations", "images/edits", "images/variations",
+        "audio/speech", "audio/transcriptions", "audio/translations", "audio/voices",
+    }
+)  # fmt: skip
 _WRITING_NOTHING = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 _ENCODINGS = 4
-"""How often a path may be percent-encoded."""
+"""The maximum number of times that a path may be percent-encoded."""
 _VERSIONS = re.compile(r"\A(?:v1/)+")
 _NOT_FOUND = 404
 
 
 class OpenPaths:
-    """The open paths. ``listed`` is the setting: globs, separated by commas; each includes the paths below it."""
+    """The open paths. ``listed`` is the value of the setting: comma-separated globs, each of which includes the paths
+    below it."""
 
     def __init__(self, listed: str | None = None) -> None:
         globs = [glob.strip().removeprefix("/").removeprefix("v1/").rstrip("/") for glob in (listed or "").split(",")]
         self._listed = [glob for glob in globs if glob]
         self.everything = any(not glob.strip("*/") for glob in self._listed)
-        """Whether every path is open, so that replies can leave unchecked."""
+        """Whether every path is open, which means that replies may be sent unchecked."""
 
     def check(self, method: str, path: str) -> None:
-        """``path`` is what follows ``/v1``, as the client wrote it. No way of writing a path makes it another one.
-
-        Raises InvalidRequestError for a path that an upstream may read as another one, and for other spellings of a
-        governed path; UngovernedPathError for a path that is not open.
+        """Check that a path may be forwarded. ``path`` is the part of the URL path after ``/v1``, as the client wrote
+        it. Raises InvalidRequestError for a path that an upstream may normalize to a different path, and for other
+        spellings of a governed path. Raises MethodNotAllowedError for a method other than POST on a governed path.
+        Raises UngovernedPathError for a path that is not open.
         """
         plain = _decoded(path)
         segments = [segment.partition(";")[0].strip() for segment in plain.split("/")[1:]]
@@ -46,9 +53,12 @@ class OpenPaths:
             )
         folded = unicodedata.normalize("NFKC", "/".join(segments)).casefold().strip("/")
         folded = _VERSIONS.sub("", folded)
-        if folded in GOVERNED and (method not in _WRITING_NOTHING or path != f"/{folded}"):
+        listed = self._lists(plain.strip("/"))
+        if folded in GOVERNED and path.rstrip("/") == f"/{folded}" and not (listed and method in _WRITING_NOTHING):
+            raise MethodNotAllowedError(f"{method} is not allowed on /v1/{folded}. Send a POST request.", allow="POST")
+        if folded in GOVERNED and path != f"/{folded}":
             raise InvalidRequestError(f"No such path. Did you mean /v1/{folded}?", param="path", status=_NOT_FOUND)
-        if not (_writes_no_reply(method, path) or self._lists(plain.strip("/"))):
+        if not (_writes_no_reply(method, path) or listed):
             raise UngovernedPathError(plain.strip("/"))
 
     def _lists(self, path: str) -> bool:
@@ -58,11 +68,12 @@ class OpenPaths:
 def _writes_no_reply(method: str, path: str) -> bool:
     first = path[1:].partition("/")[0]
     # On some servers, POST /v1/models/NAME:generateContent generates text.
-    return first in _OPEN and (first != "models" or method in _WRITING_NOTHING)
+    below = first in _OPEN and (first != "models" or method in _WRITING_NOTHING)
+    return below or path[1:] in _OPEN_ALONE
 
 
 def _decoded(path: str) -> str:
-    """Raises InvalidRequestError if it is percent-encoded too often."""
+    """Raises InvalidRequestError if the path is percent-encoded too many times."""
     for _ in range(_ENCODINGS):
         plain = unquote(path)
         if plain == path:

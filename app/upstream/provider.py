@@ -1,29 +1,111 @@
-"""One upstream: its connections, key, URLs and health."""
+"""One upstream, with its connections, key, URLs and health. Sends requests to the upstream."""
 
+import re
 from base64 import b64encode
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import structlog
+from msgspec import Struct
 
 from app.config import UpstreamSpec
-from app.errors import UpstreamKeyError
-from app.upstream.headers import OutgoingHeaders, key_header
+from app.errors import InvalidRequestError, UnknownModelError, UpstreamKeyError
+from app.settings import UpstreamApi
+from app.upstream.headers import Headers, OutgoingHeaders, key_header
 from app.upstream.key_source import KeySource
-from app.upstream.request import BodyFormat, Headers, UpstreamRequest
-from app.upstream.request_url import by_deployment, parsed, url_of
 from app.upstream.retry import AttemptResult, result_of_error, result_of_response
 from app.upstream.transport import AiohttpTransport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyFormat:
+    """The format of the body that an upstream needs: its name for the model, and whether it accepts ``documents``.
+    ``renamed`` means that its name for the model differs from the name in the request.
+    """
+
+    model: str | None
+    renamed: bool = False
+    documents: bool = False
+
+
+Content = bytes | AsyncIterable[bytes] | Callable[[BodyFormat], bytes]
+
+
+class UpstreamRequest(Struct, frozen=True, kw_only=True):
+    """A request to an upstream. ``path`` and ``query`` are the parts of the URL after ``/v1``, as the client sent them.
+    ``model`` selects the upstream. ``repeatable`` means that the request may safely be sent twice. ``content`` may be a
+    function that builds the body for the selected upstream.
+    """
+
+    method: str
+    path: str
+    headers: Headers
+    content: Content
+    accept_encoding: str
+    query: str = ""
+    model: str | None = None
+    repeatable: bool = False
+
+    @property
+    def replayable(self) -> bool:
+        return isinstance(self.content, bytes) or callable(self.content)
+
+
+_OF_A_DEPLOYMENT = frozenset(
+    {"/chat/completions", "/completions", "/embeddings", "/images/generations", "/images/edits", "/audio/speech",
+     "/audio/transcriptions", "/audio/translations"}
+)  # fmt: skip
+_UNSAFE = re.compile(r"[^\x21-\x7e\x80-\xff]")
+_AZURE_V1 = "/openai/v1"
+
+
+def by_deployment(spec: UpstreamSpec) -> bool:
+    """Return whether this is Azure's older API, in which the URL contains the model."""
+    return spec.api is UpstreamApi.AZURE and not spec.base_url.endswith(_AZURE_V1)
+
+
+def url_of(spec: UpstreamSpec, path: str, query: str, model: str | None) -> str:
+    """Return the URL for ``path``, which is the part after ``/v1``. ``query`` remains unchanged. Raises
+    UnknownModelError for a model name that would change the path.
+    """
+    base = spec.base_url
+    if by_deployment(spec):
+        base = base.removesuffix("/openai") + "/openai"
+        if model is not None and path in _OF_A_DEPLOYMENT:
+            if model in (".", ".."):
+                raise UnknownModelError(f"There is no deployment named {model!r}.", param="model")
+            base += f"/deployments/{quote(model, safe='')}"
+    if spec.api_version is not None and "api-version=" not in query:
+        query = f"api-version={spec.api_version}" + (f"&{query}" if query else "")
+    return f"{base}{path}" + (f"?{query}" if query else "")
+
+
+@lru_cache(maxsize=256)
+def parsed(url: str) -> tuple[httpx.URL, bytes]:
+    """Return the URL without credentials, and its exact path and query as bytes. ``url`` has one character for each
+    byte. Raises InvalidRequestError, because only the client's part of the URL can be invalid.
+    """
+    slash = url.find("/", url.index("://") + 3)
+    target = url[slash:] if slash >= 0 else "/"
+    try:
+        if _UNSAFE.search(target):
+            raise httpx.InvalidURL("the path or query contains unprintable characters")
+        return httpx.URL(url).copy_with(userinfo=b""), target.encode("latin-1")
+    except (httpx.InvalidURL, UnicodeEncodeError):
+        raise InvalidRequestError("The request's path or query is not a valid URL.") from None
+
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class UpstreamHealth:
-    """The attempts of this process since it started."""
+class AttemptHistory:
+    """Statistics on the attempts of this process since it started."""
 
     attempts: int = 0
     failures: int = 0
@@ -44,16 +126,16 @@ class UpstreamHealth:
 
 
 class Provider:
-    """Sends requests to one upstream, over connections of its own.
+    """Sends requests to one upstream over dedicated connections.
 
-    If a key is configured, it replaces the caller's keys; otherwise they are forwarded.
+    If a key is configured, it replaces the caller's keys. Otherwise, the caller's keys are forwarded.
     """
 
     def __init__(
         self, spec: UpstreamSpec, *, keys: KeySource, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
         self.spec = spec
-        self.health = UpstreamHealth()
+        self.health = AttemptHistory()
         self.by_deployment = by_deployment(spec)
         self._own = {**_basic_auth(spec.base_url), **{name: _on_the_wire(text) for name, text in spec.headers.items()}}
         if spec.key is not None:
@@ -66,7 +148,7 @@ class Provider:
         self._transport = transport or _transport_of(spec)
 
     async def attempt(self, request: UpstreamRequest, body_format: BodyFormat, *, with_keys: bool) -> AttemptResult:
-        """Send once. The result's response is open; the caller closes it."""
+        """Send once. The response in the result is open. The caller must close it."""
         spec = self.spec
         headers = self._headers().of(
             request.headers, accept_encoding=request.accept_encoding, with_keys=with_keys and not self._has_key
@@ -74,7 +156,7 @@ class Provider:
         url, target = parsed(url_of(spec, request.path, request.query, body_format.model))
         content = request.content(body_format) if callable(request.content) else request.content
         try:
-            # Not through httpx.AsyncClient: a gateway must not add cookies, redirects or credentials of its own.
+            # Not through httpx.AsyncClient: a gateway must not add cookies, redirects or credentials.
             response = await self._transport.handle_async_request(
                 _httpx_request(request.method, url, headers, content, target)
             )
@@ -92,7 +174,7 @@ class Provider:
         return result
 
     def _headers(self) -> OutgoingHeaders:
-        """The headers with the key. A secret is looked up each time, because it may change."""
+        """Return the headers with the key. A secret is looked up for every request, because it may change."""
         spec = self.spec
         if spec.secret is None:
             return self._outgoing
@@ -106,7 +188,7 @@ class Provider:
         return self._outgoing
 
     def describe(self) -> dict[str, Any]:
-        """What operators may see: no key, and no headers, since one may be a secret."""
+        """Return the upstream in the form shown to operators: without keys and headers, which may be secret."""
         spec, health = self.spec, self.health
         url = httpx.URL(spec.base_url)
         return {
@@ -144,13 +226,14 @@ def _httpx_request(
 ) -> httpx.Request:
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     if isinstance(content, bytes):
-        # As a stream, because httpx would add headers otherwise, which the transport adds as well.
+        # The body is passed as a stream. Otherwise, httpx would add headers that the transport adds too.
         return httpx.Request(method, url, headers=raw, stream=httpx.ByteStream(content), extensions={"target": target})
     return httpx.Request(method, url, headers=raw, content=content, extensions={"target": target})
 
 
 def _basic_auth(base_url: str) -> dict[str, str]:
-    """The header for a user and password in the URL, which the settings (but not the file) allow."""
+    """Return the header for a user and password in the URL. Only the settings allow them, not the configuration
+    file."""
     url = httpx.URL(base_url)
     if not url.userinfo:
         return {}
@@ -158,5 +241,5 @@ def _basic_auth(base_url: str) -> dict[str, str]:
 
 
 def _on_the_wire(text: str) -> str:
-    """As UTF-8, with one character for each byte."""
+    """Return the text as UTF-8, with one character for each byte."""
     return text.encode().decode("latin-1")

@@ -1,8 +1,8 @@
-"""The result of an attempt, and whether to retry: at the same upstream after a pause, or at a fallback."""
+"""Classifies the result of an attempt, and decides whether to retry at the same upstream after a pause or at a
+fallback."""
 
 import random
 from collections.abc import Mapping
-from copy import copy
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -13,7 +13,7 @@ from app.errors import UpstreamConnectError, UpstreamTimeoutError
 
 _TOO_MANY = 429
 _UNAVAILABLE = frozenset({502, 503, 504, 529})
-"""529 is Anthropic's "overloaded"."""
+"""The statuses of an unavailable upstream. 529 is Anthropic's "overloaded"."""
 
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 4.0
@@ -24,11 +24,11 @@ _RANDOM = random.SystemRandom()
 
 
 class AttemptResult(Struct, frozen=True, kw_only=True):
-    """Either ``response`` or ``error``. ``kind`` names the failure, if there was one; ``detail`` describes an error in
-    the log.
+    """The result of an attempt, which has either a ``response`` or an ``error``. ``kind`` names the failure, if there
+    was one. ``detail`` describes an error for the log.
 
-    ``again``: the same upstream may be called again, after ``after_s`` seconds or more. ``elsewhere``: a fallback may
-    be called.
+    ``again`` means that the same upstream may be called again after at least ``after_s`` seconds. ``elsewhere`` means
+    that a fallback may be called.
     """
 
     response: httpx.Response | None = None
@@ -39,13 +39,6 @@ class AttemptResult(Struct, frozen=True, kw_only=True):
     elsewhere: bool = False
     after_s: float = 0.0
 
-    def result(self) -> httpx.Response:
-        """The response. Raises the error if there is none."""
-        if self.response is None:
-            # A raised error keeps its frames alive; a copy doesn't keep this result.
-            raise copy(self.error) or UpstreamConnectError("The upstream is unreachable.")
-        return self.response
-
     async def discard(self) -> None:
         if self.response is not None:
             await self.response.aclose()
@@ -54,7 +47,7 @@ class AttemptResult(Struct, frozen=True, kw_only=True):
 def result_of_response(
     response: httpx.Response, *, repeatable: bool, retry_429: bool, max_retry_after: float
 ) -> AttemptResult:
-    """Classify a response by its status. ``repeatable``: sending the request twice does no harm."""
+    """Classify a response by its status. ``repeatable`` means that the request may safely be sent twice."""
     status = response.status_code
     if status not in _UNAVAILABLE and status != _TOO_MANY:
         return AttemptResult(response=response)
@@ -73,12 +66,12 @@ def result_of_response(
 
 
 def result_of_error(error: httpx.HTTPError, *, replayable: bool, repeatable: bool) -> AttemptResult:
-    """Classify a failure before a response. ``replayable``: the request's body is still available."""
+    """Classify a failure before a response. ``replayable`` means that the body of the request is still available."""
     ours, detail = translate(error), _detail(error)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return AttemptResult(error=ours, kind="connect", detail=detail, again=replayable, elsewhere=replayable)
     if isinstance(error, httpx.TimeoutException):
-        # The upstream may still be working on it: don't make the same one start again.
+        # The upstream may still be working on the request, so the same upstream isn't called again.
         return AttemptResult(error=ours, kind="timeout", detail=detail, elsewhere=repeatable)
     return AttemptResult(error=ours, kind="connect", detail=detail, again=repeatable, elsewhere=repeatable)
 
@@ -88,7 +81,7 @@ def _detail(error: httpx.HTTPError) -> str:
 
 
 def translate(error: httpx.HTTPError) -> UpstreamConnectError | UpstreamTimeoutError:
-    """Our error for httpx's. The message contains no address and no key."""
+    """Convert an httpx error to a gateway error. The message contains no address and no key."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return UpstreamConnectError("The upstream is unreachable.")
     if isinstance(error, httpx.TimeoutException):
@@ -97,16 +90,15 @@ def translate(error: httpx.HTTPError) -> UpstreamConnectError | UpstreamTimeoutE
 
 
 def pause(attempt: int, after_s: float) -> float:
-    """Seconds to wait after attempt number ``attempt`` (from 0).
-
-    Random, so that callers that failed together don't retry together, and at least what the upstream asked for.
+    """Return the number of seconds to wait after attempt number ``attempt``, counted from 0. It is random, so that
+    callers that failed together don't retry together. It is at least as long as the upstream asked for.
     """
     longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt)
     return after_s + _RANDOM.uniform(0.5, 1.0) * longest
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds in ``retry-after-ms`` or ``Retry-After`` (RFC 9110, section 10.2.3)."""
+    """Return the number of seconds in ``retry-after-ms`` or ``Retry-After`` (RFC 9110, section 10.2.3)."""
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if value.replace(".", "", 1).isdecimal() and len(value) < 12:

@@ -1,4 +1,4 @@
-"""Which upstream serves a model, under which name, and which ones are its fallbacks."""
+"""Selects the upstream that serves a model, its name for the model, and its fallbacks."""
 
 import re
 from collections.abc import Sequence
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 
 from app.config import UpstreamSpec
-from app.upstream.request import BodyFormat
+from app.upstream.provider import BodyFormat
 
 _CACHED = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """An upstream for a request, and the format that it needs the body in."""
+    """An upstream for a request, and the body format that it needs."""
 
     name: str
     body_format: BodyFormat
 
 
 class Router:
-    """Finds the upstreams for a model: first the one that serves it (the first whose ``models`` match), then its
-    fallbacks, each with its own model names."""
+    """Finds the upstreams for a model: the first upstream whose ``models`` match, followed by its fallbacks. Each
+    upstream has separate model names."""
 
     def __init__(self, specs: Sequence[UpstreamSpec]) -> None:
         self._matchers = {spec.name: _ModelMatcher(spec) for spec in specs}
@@ -29,7 +29,8 @@ class Router:
         self._cache: dict[str | None, Sequence[Route]] = {}
 
     def routes(self, model: str | None) -> Sequence[Route]:
-        """The routes for ``model``, in order; none if no upstream serves it. Without a model: the first upstream."""
+        """Return the routes for ``model``, in order. There are none if no upstream serves the model. Without a model,
+        the first upstream is used."""
         if (known := self._cache.get(model)) is None:
             if len(self._cache) >= _CACHED:  # clients choose the names
                 self._cache.clear()
@@ -37,8 +38,8 @@ class Router:
         return known
 
     def serves(self, glob: str) -> bool:
-        """Whether an upstream serves a model that matches ``glob``, a name or a shell glob. Two globs are assumed to
-        have a model in common."""
+        """Return whether an upstream serves a model that matches ``glob``, which is a name or a shell glob. Two globs
+        are assumed to have a model in common."""
         if not _is_glob(glob):
             return bool(self.routes(glob))
         specs = [matcher.spec for matcher in self._matchers.values()]
@@ -55,7 +56,8 @@ class Router:
         return tuple(self._route(name, model) for name in self._with_fallbacks(first, model))
 
     def _with_fallbacks(self, first: str, model: str | None) -> Sequence[str]:
-        """``first``, its fallbacks and theirs, once each, without those that don't serve the model."""
+        """Return ``first``, its fallbacks, and their fallbacks, without duplicates. Upstreams that don't serve the
+        model are left out."""
         line: dict[str, None] = {first: None}
         waiting = [first]
         while waiting:
@@ -87,7 +89,7 @@ class _ModelMatcher:
         return model in self.spec.alias or any(glob.match(model) for glob in self._models)
 
     def name_of(self, model: str) -> str:
-        """The upstream's name for ``model``. An alias that equals the name takes precedence over one that is a glob."""
+        """Return the upstream's name for ``model``. An alias that equals the name takes precedence over a glob."""
         if model in self.spec.alias:
             return self.spec.alias[model]
         return next((name for glob, name in self._alias if glob.match(model)), model)

@@ -1,8 +1,9 @@
-"""The connections to one upstream: httpx's transport interface over aiohttp's pool, whose parser is written in C.
+"""The connections to one upstream. Implements httpx's transport interface on aiohttp's connection pool, whose parser is
+written in C.
 
-Ready-made transports lack what a gateway needs. Here the request's target and headers go out byte for byte, the time to
-the first byte and the silence between bytes have limits of their own, each failure is the httpx error that says what
-happened (retries depend on it), and closing a response that has not been read to its end closes its connection.
+It has features that other transports lack. The request target and headers are sent byte for byte. The time to the first
+byte and the time between bytes have separate limits. Each failure raises a specific httpx error, on which retries
+depend. Closing a response that wasn't read completely closes its connection.
 """
 
 import asyncio
@@ -21,22 +22,24 @@ import httpx
 from yarl import URL
 
 from app.config import Timeouts
-from app.upstream.connection_pool import ConnectionPool
+from app.upstream.connection_pool import ATTEMPT, Attempt, ConnectionPool
 from app.upstream.environment_proxy import proxy_for
 
 _MAX_HEADERS, _MAX_HEADER_BYTES = 256, 64 * 1024
 _FIRST_STATUS, _LAST_STATUS = 200, 599
-"""A response with another status cannot be passed on to a client."""
+"""The statuses that can be passed on to a client."""
 _NOT_IN_A_LINE = re.compile(rb"[^\x21-\x7e\x80-\xff]")
 _LARGE_BODY = 1024 * 1024
-"""aiohttp wants a longer body as a file, which it sends piece by piece."""
+"""The maximum size of a body that is passed to aiohttp as bytes. A longer body must be a file, which aiohttp sends in
+pieces."""
 
 
 class AiohttpTransport(httpx.AsyncBaseTransport):
     """Sends requests over at most ``connections`` connections, which are kept for later requests.
 
-    ``timeouts`` apply to every request; httpx's own are ignored. As in httpx's transport, the request extension
-    ``target`` (bytes) replaces the URL's path and query. No cookies are kept, no redirects followed, no bodies decoded.
+    ``timeouts`` apply to every request. httpx's timeouts are ignored. As in httpx's transport, the request extension
+    ``target`` (bytes) replaces the URL's path and query. Cookies are not kept, redirects are not followed, and bodies
+    are not decoded.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Return once the response's head is here. Raises httpx.TransportError; cancelling it closes the connection."""
+        """Send a request, and return once the response head has arrived. Raises httpx.TransportError. Cancelling the
+        call closes the connection.
+        """
         timeouts, loop = self._timeouts, asyncio.get_running_loop()
         started = loop.time()
         if isinstance(request.stream, httpx.ByteStream):
-            response = await self._send(request, _content_of(request))
+            response = await self._send_again_if_stale(request)
         else:
             upload = _Upload(request.stream, limit_s=timeouts.first_byte)
             response = await self._send(request, upload)
@@ -65,7 +70,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             response.close()
             raise httpx.RemoteProtocolError(f"invalid status {response.status}")
         first_s = timeouts.first_byte - (loop.time() - started)
-        if first_s <= 0:  # the rest went into connecting, which has a limit of its own
+        if first_s <= 0:  # the rest was spent on connecting, which has a separate limit
             first_s += timeouts.connect
         body = _Body(response, first_s=first_s, between_s=timeouts.between_bytes)
         return httpx.Response(response.status, headers=response.raw_headers, stream=body)
@@ -73,6 +78,22 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    async def _send_again_if_stale(self, request: httpx.Request) -> aiohttp.ClientResponse:
+        """Send a request whose body is complete. If a reused connection closes before any byte of the response arrives,
+        the request is retried once on a new connection, because servers close idle connections at any time.
+        """
+        attempt = Attempt()
+        token = ATTEMPT.set(attempt)
+        try:
+            return await self._send(request, _content_of(request))
+        except httpx.ReadError:
+            if not attempt.died_on_reuse:
+                raise
+            attempt.fresh = True
+            return await self._send(request, _content_of(request))
+        finally:
+            ATTEMPT.reset(token)
 
     async def _send(
         self, request: httpx.Request, content: "bytes | BytesIO | _Upload | None"
@@ -112,19 +133,20 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
 
 class _Upload:
-    """A request body that is sent while it is received. The time that its source takes is not limited, only the time
-    that the upstream takes to read a piece, and to answer after the last."""
+    """A request body that is sent while it is received. The time that the source takes is not limited. Only the
+    upstream has a time limit, for reading a piece and for responding after the last piece.
+    """
 
     def __init__(self, source: object, *, limit_s: float) -> None:
         self.error: Exception | None = None
-        """What the source raised."""
+        """The exception that the source raised."""
         self.sent_at: float | None = None
         self._source, self._limit_s = cast(AsyncIterable[bytes], source), limit_s
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.Timeout | None = None
 
     async def read(self, deadline: asyncio.Timeout) -> AsyncIterator[bytes]:
-        """The pieces. ``deadline`` is moved along with them, until there is an answer."""
+        """Yield the pieces. Each piece extends ``deadline``, until there is a response."""
         self._deadline = deadline
         try:
             self._allow(None)
@@ -139,7 +161,8 @@ class _Upload:
         self._allow(self._limit_s)
 
     def answered(self) -> float:
-        """End the deadline. Returns when all was sent; now, if the upstream has answered before."""
+        """End the deadline. Return the time at which everything had been sent, or the current time if the upstream
+        responded before that."""
         self._deadline = None
         return self._loop.time() if self.sent_at is None else self.sent_at
 
@@ -149,7 +172,7 @@ class _Upload:
 
 
 class _Body(httpx.AsyncByteStream):
-    """A response body as it was sent. Time counts only while somebody waits for a byte."""
+    """A response body that is not decompressed. The timeout runs only while a caller waits for data."""
 
     def __init__(self, response: aiohttp.ClientResponse, *, first_s: float, between_s: float) -> None:
         self._response, self._first_s, self._between_s = response, first_s, between_s
@@ -164,7 +187,7 @@ class _Body(httpx.AsyncByteStream):
                     async with asyncio.timeout(limit_s):
                         data = await content.readany()
             except (aiohttp.ClientError, TimeoutError) as error:
-                if left := content._read_nowait(-1):  # aiohttp raises before it gives out what came until then
+                if left := content._read_nowait(-1):  # aiohttp raises before it returns the data received so far
                     yield left
                 raise _translated(error) from error
             if data:
@@ -172,7 +195,7 @@ class _Body(httpx.AsyncByteStream):
             limit_s = self._between_s
 
     async def aclose(self) -> None:
-        # The connection of a response that was read to its end is back in the pool already.
+        # Once a response has been read to its end, its connection is already back in the pool.
         self._response.close()
 
 
@@ -184,7 +207,7 @@ def _url_of(request: httpx.Request) -> URL:
 @lru_cache(maxsize=256)
 def _url(scheme: str, netloc: str, target: bytes) -> URL:
     if _NOT_IN_A_LINE.search(target):
-        raise ValueError("a target with spaces or control characters")
+        raise ValueError("the request target contains spaces or control characters")
     try:
         text = target.decode()
     except UnicodeDecodeError:
@@ -198,7 +221,9 @@ def _headers_of(request: httpx.Request) -> list[tuple[str, str]]:
 
 
 def _text(raw: bytes) -> str:
-    """What becomes ``raw`` again when aiohttp writes it as UTF-8. Other bytes are Latin-1, and are sent as UTF-8."""
+    """Return the string that aiohttp encodes to ``raw`` in UTF-8. Bytes that aren't UTF-8 are read as Latin-1 and sent
+    as UTF-8.
+    """
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -211,15 +236,14 @@ def _content_of(request: httpx.Request) -> bytes | BytesIO | None:
 
 
 def _translated(error: Exception) -> httpx.TransportError:
-    """httpx's error for aiohttp's. After a ConnectError or ConnectTimeout the upstream cannot have seen the request.
-
-    The message is for the log: it contains neither the URL's query nor anything of a response.
+    """Convert an aiohttp error to httpx's. After a ConnectError or ConnectTimeout, the upstream cannot have seen the
+    request. The message is for the log. It contains neither the query of the URL nor any part of a response.
     """
     match error:
         case aiohttp.ConnectionTimeoutError():
             return httpx.ConnectTimeout("no connection in time")
         case aiohttp.ClientHttpProxyError():
-            return httpx.ProxyError(f"the proxy answered {error.status}")
+            return httpx.ProxyError(f"the proxy returned HTTP {error.status}")
         case aiohttp.ClientConnectorError() | UnicodeError():
             return httpx.ConnectError(str(error))
         case TimeoutError():

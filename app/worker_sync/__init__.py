@@ -1,1 +1,2 @@
-"""Keeps worker processes in sync: change notifications for policies, keys and secrets, and worker heartbeats."""
+"""Keeps worker processes in sync, with change notifications for policies, keys and secrets, and with worker
+heartbeats."""

@@ -1,4 +1,4 @@
-"""Notifies all workers of changes to policies, keys and secrets, with a revision counter for each in the database."""
+"""Notifies all workers of changes to policies, keys and secrets. The database contains a revision counter for each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,20 +8,20 @@ import structlog
 from sqlalchemy import Integer, String, cast, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.concurrency import TaskScope
 from app.db.database import Database
 from app.db.tables import meta
 from app.worker_sync.pg_notify import NotifyListener, notify
+from judges.concurrency import TaskScope
 
 _log = structlog.stdlib.get_logger(__name__)
 _CLOSE_S = 1.0
 
 Reload = Callable[[], Awaitable[None]]
-"""Reloads the data that a counter tracks. Raises DatabaseUnavailableError."""
+"""A function that reloads the data that a counter tracks. Raises DatabaseUnavailableError."""
 
 
 async def announce_change(database: Database, connection: AsyncConnection, name: str) -> None:
-    """Announce a change to all workers. Call this first in the transaction: its lock serializes changes on
+    """Announce a change to all workers. Call this first in the transaction, because its lock serializes changes on
     PostgreSQL."""
     await connection.execute(database.insert_ignore(meta), [{"key": name, "value": "0"}])
     next_revision = cast(cast(meta.c.value, Integer) + 1, String)
@@ -30,15 +30,14 @@ async def announce_change(database: Database, connection: AsyncConnection, name:
 
 
 class ChangeWatcher:
-    """Reloads data whenever its counter changes.
-
-    On PostgreSQL, a notification makes it check at once. On either database, it also checks every ``poll_s`` seconds.
-    While the database is unavailable, workers continue with the data they have.
+    """Reloads data whenever its revision counter changes. On PostgreSQL, a notification triggers a check at once. On
+    both databases, the counter is also checked every ``poll_s`` seconds. While the database is unavailable, workers
+    continue with the data that they have.
     """
 
     def __init__(self, database: Database, reloads: Mapping[str, Reload], *, poll_s: float = 0.5) -> None:
         self._database, self._reloads, self._poll_s = database, reloads, poll_s
-        # Built once, because it runs again and again.
+        # The query is built once, because it runs repeatedly.
         self._query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(reloads)))
         self._seen: dict[str, str] = {}
         self._scope = TaskScope()
@@ -57,7 +56,7 @@ class ChangeWatcher:
             self._listener.start()
 
     async def aclose(self) -> None:
-        """Stop watching. A running query may finish; one that hangs is cancelled."""
+        """Stop watching. A running query may finish, but a query that hangs is cancelled."""
         if self._listener is not None:
             await self._listener.aclose()
         self._stopping = True

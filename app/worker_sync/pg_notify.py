@@ -1,4 +1,4 @@
-"""PostgreSQL's LISTEN and NOTIFY, which inform processes of a change as soon as it is committed."""
+"""Uses PostgreSQL's LISTEN and NOTIFY to inform processes of a change as soon as it is committed."""
 
 import asyncio
 import random
@@ -10,8 +10,8 @@ import structlog
 from sqlalchemy import NullPool, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from app.concurrency import TaskScope
 from app.db.database import Database
+from judges.concurrency import TaskScope
 
 _log = structlog.stdlib.get_logger(__name__)
 _CHANNEL = "groundlane_changes"
@@ -26,12 +26,13 @@ async def notify(database: Database, connection: AsyncConnection, payload: str) 
 
 
 class NotifyListener:
-    """Calls ``callback`` on every notification, and whenever it starts listening, because earlier notifications were
-    missed.
+    """Calls ``callback`` on every notification. It also calls it when listening starts, because earlier notifications
+    were missed.
 
-    It uses its own connection, outside the pool, and checks it every ``probe_s`` seconds. If the connection is lost, it
-    reconnects at intervals that grow within ``retry_s`` (shortest and longest, in seconds). Notifications can still be
-    missed (a proxy that pools by transaction delivers none), so don't rely on them alone.
+    It uses a separate connection outside the pool, and checks this connection every ``probe_s`` seconds. If the
+    connection is lost, it reconnects at growing intervals. ``retry_s`` contains the shortest and the longest interval
+    in seconds. Don't rely on notifications alone. Some can be missed, and a proxy that pools by transaction delivers
+    none.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class NotifyListener:
         self._scope = TaskScope()
 
     def start(self) -> None:
-        """Start listening and return at once. While the database is unavailable, it keeps retrying."""
+        """Start listening and return at once. While the database is unavailable, the listener keeps retrying."""
         self._scope.start(self._run())
 
     async def aclose(self) -> None:
@@ -81,7 +82,7 @@ class NotifyListener:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[tuple[Any, asyncio.Event]]:
-        """Open the driver's listening connection, and yield it with an event that is set when it is lost."""
+        """Open the driver's listening connection. Yield it with an event that is set when the connection is lost."""
         lost = asyncio.Event()
         async with self._engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection

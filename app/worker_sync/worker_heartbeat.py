@@ -1,4 +1,4 @@
-"""Tracks the live worker processes and the policy versions that each has loaded."""
+"""Tracks the live worker processes and the policy versions that each of them has loaded."""
 
 import asyncio
 import os
@@ -14,9 +14,9 @@ import structlog
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.concurrency import TaskScope
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import workers
+from judges.concurrency import TaskScope
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -28,7 +28,7 @@ _CLOSE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveWorker:
-    """A worker process. ``versions`` maps policy ids to the versions that it loaded at ``loaded_at``."""
+    """A worker process. ``versions`` maps policy ids to the versions that the worker loaded at ``loaded_at``."""
 
     id: str
     host: str
@@ -46,7 +46,7 @@ class LoadedPolicies(Protocol):
     def loaded_versions(self) -> Mapping[str, int]: ...
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` each time policies have been loaded."""
+        """Call ``callback`` each time policies are loaded."""
         ...
 
 
@@ -58,8 +58,9 @@ async def live_workers(database: Database) -> Sequence[LiveWorker]:
 
 
 class WorkerHeartbeat:
-    """Keeps this worker's row up to date: immediately after policies are loaded, and every ``renew_s`` seconds to show
-    that the worker is alive. While the database is unavailable, it keeps retrying; nothing else waits for it."""
+    """Keeps this worker's database row up to date. The row is written immediately after policies are loaded, and every
+    ``renew_s`` seconds to show that the worker is alive. While the database is unavailable, the heartbeat keeps
+    retrying, and nothing else waits for it."""
 
     def __init__(self, database: Database, policies: LoadedPolicies, *, renew_s: float = RENEW_S) -> None:
         self._database, self._policies, self._renew_s = database, policies, renew_s
@@ -72,12 +73,12 @@ class WorkerHeartbeat:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start, and return at once."""
+        """Start the heartbeat and return at once."""
         self._policies.watch(self._note)
         self._task = self._scope.start(self._run())
 
     async def aclose(self) -> None:
-        """Remove the row, without waiting long for an unavailable database."""
+        """Remove the worker's row, without waiting long for an unavailable database."""
         self._stopping = True
         self._wake.set()
         if self._task is not None:

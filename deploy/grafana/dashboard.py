@@ -17,7 +17,7 @@ _LABELS = {"supported": "green", "contradicted": "red", "unverifiable": "yellow"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """``legend`` names series by their labels: ``{{action}}``."""
+    """``legend`` names the series by their labels, for example ``{{action}}``."""
 
     expr: str
     legend: str
@@ -25,7 +25,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """``unit`` is a Grafana unit; ``colors`` maps series names to colours."""
+    """``unit`` is a Grafana unit, and ``colors`` maps series names to colors."""
 
     title: str
     about: str
@@ -38,7 +38,7 @@ class Panel:
 
 
 def rate(metric: str, *by: str) -> str:
-    """A counter's rate per second."""
+    """Build the query for the rate of a counter per second."""
     each = f" by ({', '.join(by)})" if by else ""
     return f"sum{each} (rate({metric}{_OF}[$__rate_interval]))"
 
@@ -48,7 +48,7 @@ def share(part: str, whole: str) -> str:
 
 
 def quantiles(metric: str) -> list[Query]:
-    """The median, 95th and 99th percentile of a histogram."""
+    """Build the queries for the median, the 95th and the 99th percentile of a histogram."""
     inner = f"sum by (le) (rate({metric}_bucket{_OF}[$__rate_interval]))"
     return [Query(expr=f"histogram_quantile({q / 100}, {inner})", legend=f"p{q}") for q in (50, 95, 99)]
 
@@ -189,6 +189,15 @@ ROWS: dict[str, Sequence[Panel]] = {
             queries=[Query(expr=rate("groundlane_regenerations_total", "api"), legend="{{api}}")],
             unit="ops",
         ),
+        Panel(
+            title="Alerts",
+            about="Alerts that started or stopped firing, and attempts to send messages about alerts.",
+            queries=[
+                Query(expr=rate("groundlane_alerts_total", "state"), legend="{{state}}"),
+                Query(expr=rate("groundlane_alert_messages_total", "outcome"), legend="message {{outcome}}"),
+            ],
+            unit="ops",
+        ),
     ),
     "Judge": (
         Panel(
@@ -233,7 +242,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Verdict cache: evictions",
-            about="If there are many and the hit rate is low, increase GROUNDLANE_JUDGE_CACHE_MB.",
+            about="If many scores are evicted and the hit rate is low, increase GROUNDLANE_JUDGE_CACHE_MB.",
             queries=[Query(expr=rate("groundlane_judge_cache_evictions_total"), legend="evictions")],
             unit="ops",
         ),
@@ -273,7 +282,7 @@ ROWS: dict[str, Sequence[Panel]] = {
     "Event log and keys": (
         Panel(
             title="Events",
-            about="Events written to the database, journaled, rejected for their contents, or dropped (lost).",
+            about="Events written to the database, journaled, rejected because of their contents, or dropped (lost).",
             queries=[
                 Query(expr=rate(f"groundlane_events_{name}_total"), legend=name)
                 for name in ("written", "journaled", "rejected", "dropped")
@@ -302,7 +311,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Response fields left out",
-            about="Fields of upstream responses that are not known, left out under a grounding policy.",
+            about="Unknown fields of upstream responses that were left out under a grounding policy.",
             queries=[Query(expr=rate("groundlane_dropped_fields_total", "api", "field"), legend="{{api}} {{field}}")],
             unit="ops",
         ),
@@ -311,7 +320,7 @@ ROWS: dict[str, Sequence[Panel]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard in Grafana's import format."""
+    """Build the dashboard in Grafana's import format."""
     numbers, panels, top = count(1), [], 0
     for title, row in ROWS.items():
         panels.append({"id": next(numbers), "type": "row", "title": title, "gridPos": _place(0, top, _COLUMNS, 1)})
@@ -325,7 +334,7 @@ def dashboard() -> dict[str, Any]:
     return {
         "title": "Groundlane",
         "uid": "groundlane",
-        "description": "Requests, verdicts, policy decisions, the judge and the event log of a Groundlane gateway.",
+        "description": "Requests, verdicts, policy decisions, judging and the event log of a Groundlane gateway.",
         "tags": ["groundlane", "llm", "rag"],
         "schemaVersion": 39,
         "editable": True,

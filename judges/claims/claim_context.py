@@ -1,5 +1,6 @@
-"""The context that a claim cannot be understood without: its heading, the lead-in of its list, the antecedent of its
-pronoun, the question it answers."""
+"""Finds the context needed to understand a claim: its heading, the lead-in of its list, the antecedent of its pronoun,
+and the question it answers.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -14,16 +15,18 @@ from judges.types import Sentence
 QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]{0,30}[)\]*_\s]{0,60}\Z")
 END = re.compile(r"[.!?…。！？｡؟۔।॥][\"'”’»“)\]」』】\s]*\Z")
 COLON = re.compile(r"[:：]\Z")
+_TITLE_NUMBER = re.compile(r"\A\s*\d{1,2}[.)]\s+")
 _TITLE = re.compile(r"\s*(\*\*|__)(?P<title>[^*_\n]{1,80})\1:?\s*\Z")
 _NUMBERED = re.compile(r"\s*\(?\d{1,3}[.)]")
+_NUMBER = re.compile(r"\A\s*+(?:>\s?){0,8}\(?(\d{1,3})[.)](?!\S)")
 _NUMBERED_TITLE = re.compile(rf"{_NUMBERED.pattern}\s+{_TITLE.pattern}")
 _TITLES = frozenset("#*_")
-"""Characters that a title begins with."""
+"""Characters that a title can begin with."""
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 _PLAIN_LETTERS = str.maketrans("’ʼİ", "''I")
 _MAX_TITLE_WORDS = 8
 _MAX_FRAGMENT_WORDS = 5
-"""A claim this short may be a fragment that means nothing without the heading above it."""
+"""A claim with at most this many words may be a fragment that can't be understood without its heading."""
 _MAX_LOOK_BACK = 64
 _ASKED = re.compile(r"[?？](?!\S)")
 _LABEL = re.compile(r"[*_]{0,2}[^\W\d_]{2,12}[*_]{0,2}:(?!/)[*_]{0,2}")
@@ -31,7 +34,7 @@ _MAX_QUESTION = 300
 
 
 def last_question(text: str) -> str:
-    """The last question of ``text``, without a label before it ("Question: ..."); "" if there is none."""
+    """Return the last question in ``text``, without a preceding label ("Question: ..."), or "" if there is none."""
     marks = [found.end() for found in _ASKED.finditer(text)]
     if not marks:
         return ""
@@ -47,17 +50,19 @@ def last_question(text: str) -> str:
 
 
 class OuterLines(Struct, frozen=True):
-    """What is above a list item, nearest last: the heading, the item it belongs to, the lead-in with a colon. Above any
-    other sentence, only the heading."""
+    """The lines that introduce a list item, nearest last: the heading, the parent item, and the lead-in that ends with
+    a colon. For any other sentence, only the heading.
+    """
 
     heading: str
     lines: tuple[str, ...] = ()
     nearest: str = ""
-    """The last of them, even if it says nothing."""
+    """The line closest to the item, even if it makes no claim of its own ("Here are the steps:") and is therefore not
+    in ``lines``. The heading if there is no such line."""
 
 
 class ContextFinder:
-    """Finds the context of claims. ``stated`` returns what a sentence claims, or ""."""
+    """Finds the context of claims. ``stated`` returns the claims of a sentence as text, or ""."""
 
     def __init__(self, rules: ClaimRules, stated: Callable[[Sentence], str]) -> None:
         self._rules = rules
@@ -65,7 +70,7 @@ class ContextFinder:
         self._points_back = lru_cache(maxsize=256)(self._read_points_back)
 
     def above(self, sentence: Sentence, previous: Sequence[Sentence]) -> OuterLines:
-        """The lines above ``sentence``, from the sentences before it."""
+        """Return the lines above ``sentence``, from the sentences before it."""
         recent = [one for one in previous[-_MAX_LOOK_BACK:] if one.index >= 0]
         listed, nearest = starts_item(sentence), ""
         below, indent = sentence, _indent(recent)
@@ -94,10 +99,10 @@ class ContextFinder:
         before: str | None,
         above: OuterLines,
     ) -> tuple[str, str]:
-        """The context of a claim, and the question that it answers; "" for none.
+        """Return the context of a claim, and the question that it answers; each is "" if there is none.
 
         Args:
-            sentence: the sentence of the claim.
+            sentence: the sentence that contains the claim.
             text: the claim.
             question: a question that the sentence repeats.
             previous: the sentences before it, in order.
@@ -111,16 +116,20 @@ class ContextFinder:
             return " ".join(dict.fromkeys(context for context in contexts if context)), ""
         if question := question or self._question(previous):
             return "", question
-        return above.heading if points_back or count_words(text) <= _MAX_FRAGMENT_WORDS else "", ""
+        if above.heading and (points_back or sum(map(has_words, text.split())) <= _MAX_FRAGMENT_WORDS):
+            return above.heading, ""
+        return "", ""
 
     def _referent(self, text: str, previous: Sequence[Sentence]) -> str:
-        """What ``text`` refers back to: for a pronoun, what was named last; for a connective, what was said last."""
+        """Return the claim that ``text`` refers back to: the last one that names a subject if ``text`` begins with a
+        pronoun, or the last one if it begins with a connective.
+        """
         return (
             self._antecedent(previous) if self._rules.pronouns.match(fold(text)) else self._statement_before(previous)
         )
 
     def _antecedent(self, previous: Sequence[Sentence]) -> str:
-        """The last claim that names its subject; the last claim, if none does."""
+        """Return the last claim that names its subject, or the last claim if none does."""
         nearest = ""
         for text in self._statements(previous):
             if not self._points_back(text):
@@ -129,7 +138,7 @@ class ContextFinder:
         return nearest
 
     def _statement_before(self, previous: Sequence[Sentence]) -> str:
-        """The last claim, preceded by the one that it refers back to."""
+        """Return the last claim, preceded by the claim that it refers back to."""
         nearest = next(self._statements(previous), "")
         if not nearest or not self._points_back(nearest):
             return nearest
@@ -137,7 +146,7 @@ class ContextFinder:
         return nearest if named == nearest else f"{named} {nearest}"
 
     def _statements(self, previous: Sequence[Sentence]) -> Iterator[str]:
-        """The claims made so far, last first, up to the heading, which ends them."""
+        """Yield the preceding claims back to the heading, last one first."""
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
             if sentence.index < 0:
                 return
@@ -149,13 +158,13 @@ class ContextFinder:
                 yield stated
 
     def question_before(self, previous: Sequence[Sentence]) -> str:
-        """The last question before a sentence; the user's if there is none nearby."""
+        """Return the nearest question before a sentence, or the user's question if there is none nearby."""
         asked = previous[0].plain if previous and previous[0].index < 0 else ""
         recent = reversed(previous[-_MAX_LOOK_BACK:])
         return next((one.plain for one in recent if QUESTION.search(one.plain)), asked)
 
     def _question(self, previous: Sequence[Sentence]) -> str:
-        """The last question, if nothing was claimed after it."""
+        """Return the last question if no claim follows it, otherwise ""."""
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
             if QUESTION.search(sentence.plain) or sentence.index < 0:
                 return sentence.plain
@@ -163,8 +172,18 @@ class ContextFinder:
                 break
         return ""
 
+    @staticmethod
+    def unexpected_number(sentence: Sentence, previous: Sequence[Sentence]) -> str:
+        """Return the number of a list item if the previous number is missing above it ("8." without a "7."), otherwise
+        ""."""
+        number = _number_of(sentence)
+        if number is None or number <= 1:
+            return ""
+        counted = any(_number_of(earlier) == number - 1 for earlier in reversed(previous[-_MAX_LOOK_BACK:]))
+        return "" if counted else f"{number}."
+
     def _heading(self, title: Sentence) -> str:
-        """The text of a heading; "" for a generic one such as "Summary"."""
+        """Return the text of a heading, or "" for a generic one such as "Summary"."""
         return "" if self._rules.headings.match(fold(title.plain)) else title.plain.rstrip(":： ")
 
     def _read_points_back(self, text: str) -> bool:
@@ -174,26 +193,27 @@ class ContextFinder:
 
 @lru_cache(maxsize=512)
 def fold(text: str) -> str:
-    """``text`` in lower case, with the same length."""
+    """Return ``text`` in lower case; its length doesn't change."""
     return text.translate(_PLAIN_LETTERS).lower()
 
 
-def count_words(text: str) -> int:
-    """The number of words in ``text``; punctuation alone is not a word."""
-    return sum(map(has_words, text.split()))
-
-
 def has_words(text: str) -> bool:
-    return any(ch.isalnum() for ch in _ADDRESS.sub("", text))
+    """Return whether ``text`` contains a word; punctuation and addresses alone are not words."""
+    return any(map(str.isalnum, _ADDRESS.sub("", text)))
 
 
 def starts_item(sentence: Sentence) -> bool:
-    """Whether ``sentence`` is a list item or the first sentence of one."""
+    """Return whether ``sentence`` is a list item or the first sentence of one."""
     return bool(ITEM.match(sentence.text))
 
 
+def _number_of(sentence: Sentence) -> int | None:
+    found = _NUMBER.match(sentence.text)
+    return int(found[1]) if found else None
+
+
 def is_title(sentence: Sentence) -> bool:
-    """Whether ``sentence`` is a heading, or a short line in bold used as one."""
+    """Return whether ``sentence`` is a heading or a short bold line that serves as one."""
     if sentence.text.lstrip()[:1] not in _TITLES:
         return False
     if HEADING.match(sentence.text):
@@ -201,16 +221,17 @@ def is_title(sentence: Sentence) -> bool:
     title = _TITLE.match(sentence.text)
     if not title:
         return False
-    words = title["title"]
+    words = _TITLE_NUMBER.sub("", title["title"])
     return len(words.split()) <= _MAX_TITLE_WORDS and not END.search(words) and not any(ch.isdecimal() for ch in words)
 
 
 def _is_above(earlier: Sentence, its_indent: int, below: Sentence, indent: int) -> bool:
-    """Whether one item contains the other: that is indented further, or is a bullet below a numbered title."""
+    """Return whether ``earlier`` contains ``below``: ``below`` is indented further, or is a bullet under a numbered
+    title."""
     return its_indent < indent or bool(_NUMBERED_TITLE.match(earlier.text) and not _NUMBERED.match(below.text))
 
 
 def _indent(before: Sequence[Sentence]) -> int:
-    """The indentation of the sentence after ``before``, whose white space it is."""
+    """Return the indentation of the sentence after ``before``, read from the white space at the end of ``before``."""
     _, line, space = before[-1].text.rpartition("\n") if before else ("", "", "")
     return len(space.expandtabs(4)) if line and not space.strip() else 0

@@ -1,25 +1,18 @@
-"""Extracts the claims of a sentence by rules: everything is a claim unless it is known to state nothing."""
+"""Extracts the claims of a sentence with rules: any text is a claim unless it is known to state nothing."""
 
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from judges.claims.claim_context import COLON, QUESTION, ContextFinder, fold, has_words, is_title
 from judges.claims.harmless import HarmlessText
 from judges.claims.known_text import AnyText, KnownText
-from judges.text.fragments import (
-    ROW,
-    Fragment,
-    FragmentKind,
-    Resolves,
-    cell_fragments,
-    code_fragments,
-    fragments,
-    spoken,
-)
+from judges.concurrency import MAX_INLINE_CHARS, run
+from judges.text.fragments import Fragment, FragmentKind, Resolves, spoken
 from judges.text.languages.rules import LANGUAGES, claim_rules
-from judges.text.markdown import verbalise_row
+from judges.text.markdown import ROW, cell_fragments, code_fragments, fragments, verbalise_row
 from judges.types import Claim, Sentence, Span
 
 _CODE = re.compile(r"\s*(`{1,3})[^`]+\1[\s.:]*\Z")
@@ -29,32 +22,36 @@ _CLAUSES = re.compile(r"[;；]\s+")
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _NAME = re.compile(r":? ?(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)")
 """A file name or URL."""
+_NOTE = re.compile(r"\s*(?:\[\^|[¹²³⁴-⁹])")
+"""The beginning of a footnote."""
+_DIGITS = re.compile(r"\d+")
 _MIN_CLAUSE_WORDS = 4
+_START = attrgetter("start")
 
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A part of a sentence that makes a claim; ``start`` and ``end`` are positions in the sentence's raw text."""
+    """A part of a sentence that makes a claim. ``start`` and ``end`` are positions in the sentence's raw text."""
 
     text: str
     start: int
     end: int
     question: str = ""
-    """The question that it repeats and answers."""
+    """The question that the text repeats and answers."""
 
 
 class HeuristicClaimExtractor:
-    """Finds the claims of one reply without a model. Implements ``judges.protocols.ClaimExtractor``.
+    """Finds the claims in a reply without a model. Implements ``judges.protocols.ClaimExtractor``.
 
-    A sentence is one claim, or one for each clause if semicolons separate them. Text on the closed list of
-    ``judges.claims.harmless`` makes no claim, alone or before one; all other text of a sentence is in the span of a
-    claim. A claim's ``context`` holds what it cannot be understood without: the sentence that its pronoun or connective
-    refers to, the lead-in of its list.
+    A sentence is a single claim, unless semicolons divide it into clauses: then each clause is a claim. Text on the
+    closed list in ``judges.claims.harmless`` is not a claim, whether it stands alone or introduces one. All other text
+    of a sentence is inside the span of a claim. A claim's ``context`` is the text needed to understand it, such as the
+    sentence that its pronoun or connective refers to, or the lead-in of its list.
 
     Args:
-        known: the text of the question and the documents; without it, any heading or topic counts as known.
-        resolves: whether a bracketed text is a citation marker that names one of the documents; without it, everything
-            that looks like a marker is one.
+        known: the text of the question and the documents. Without it, every heading or topic counts as known.
+        resolves: returns whether a bracketed text is a citation marker that names one of the documents. Without it,
+            everything that looks like a marker is treated as one.
         languages: codes of the phrase tables to use. Raises ValueError for a language without a table.
     """
 
@@ -69,22 +66,27 @@ class HeuristicClaimExtractor:
         self._harmless = HarmlessText(known or AnyText(), languages)
         self._resolves = resolves
         self._contexts = ContextFinder(self._rules, self._stated)
-        # Cached, because each sentence is asked about again as the one before the next.
+        # Cached, because each sentence is read again as context of the next.
         self._clauses: dict[tuple[int, str], Sequence[_Clause]] = {}
         self._rows: dict[int, tuple[Sentence, Sequence[str]]] = {}
-        """The table rows read so far, each with the cells of its table's header."""
+        """Maps each table row read so far to the cells of its table's header."""
         self._statements: dict[int, tuple[Sentence, str]] = {}
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """The claims of ``sentence``, empty if it makes none. ``previous`` are the sentences before it, in order."""
+        """Return the claims in ``sentence``; empty if it makes none. ``previous`` are the sentences before it, in
+        order."""
+        return await run(len(sentence.text) <= MAX_INLINE_CHARS, self._claims_of, sentence, previous)
+
+    def _claims_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         if sentence.in_code:
             return [_claim(sentence, clause) for clause in self._comments(sentence.text)]
         if ROW.match(sentence.text):
             return [_claim(sentence, clause) for clause in self._row(sentence, previous)]
-        if (answered := self._answered(sentence.plain, previous)) is not None:
+        if (answered := self._answered(spoken(fragments(sentence.text, self._resolves)), previous)) is not None:
             start, end = _trimmed(sentence.text, 0, len(sentence.text))
             return [_claim(sentence, _Clause(answered, start, end))]
         above = self._contexts.above(sentence, previous)
+        number = self._contexts.unexpected_number(sentence, previous)
         claims: list[Claim] = []
         before: str | None = None
         for clause in self._clauses_of(sentence):
@@ -93,7 +95,8 @@ class HeuristicClaimExtractor:
             context, question = self._contexts.context_of(
                 sentence, clause.text, clause.question, previous, before, above
             )
-            claims.append(_claim(sentence, clause, context=context, question=question))
+            told = replace(clause, text=f"{number} {clause.text}") if number and before is None else clause
+            claims.append(_claim(sentence, told, context=context, question=question))
             before = clause.text
         return claims
 
@@ -109,9 +112,10 @@ class HeuristicClaimExtractor:
         if sentence.in_code or _CODE.match(text):
             return []
         pieces = fragments(text, self._resolves)
-        labelled = is_title(sentence) or (
-            pieces[0].kind is FragmentKind.MARKER and bool(_NAME.fullmatch(spoken(pieces)))
-        )
+        marked = pieces[0].kind is FragmentKind.MARKER
+        if (marked or _NOTE.match(text)) and self._harmless.is_footnote(spoken(pieces)):
+            return []
+        labelled = is_title(sentence) or (marked and bool(_NAME.fullmatch(spoken(pieces))))
         found = []
         for start, end, read in _parts(text, pieces):
             if labelled and self._harmless.is_label(read):
@@ -122,7 +126,7 @@ class HeuristicClaimExtractor:
         return found
 
     def _stated(self, sentence: Sentence) -> str:
-        """All claims of ``sentence`` as one text."""
+        """Return all claims in ``sentence`` as one text."""
         known = self._statements.get(sentence.index)
         if known is not None and known[0] is sentence:
             return known[1]
@@ -131,8 +135,8 @@ class HeuristicClaimExtractor:
         return stated
 
     def _clause(self, text: str) -> tuple[str, str] | None:
-        """The statement of a clause without its introduction, and the question that it repeats; None if it states
-        nothing."""
+        """Return the statement in a clause without its introduction, and the question that the clause repeats. Return
+        None if the clause states nothing."""
         harmless, asked = self._harmless, ""
         label = self._rules.labels.match(fold(text))
         if label and harmless.is_label(text[label.end() :], numbers=True):
@@ -155,32 +159,46 @@ class HeuristicClaimExtractor:
                 rest = rest[:tag]
                 continue
             break
-        if not has_words(rest) or harmless.is_question(rest):
-            return None
-        if COLON.search(rest) and harmless.is_label(rest):
+        if not has_words(rest):
+            return (rest, asked) if self._is_unknown_address(rest) else None
+        if harmless.is_question(rest) or (COLON.search(rest) and harmless.is_label(rest)):
             return None
         told = rest if rest == text else rest[:1].upper() + rest[1:]
         return (told.rstrip("?？ ") + "." if QUESTION.search(told) and rest != text else told), asked
 
+    def _is_unknown_address(self, text: str) -> bool:
+        """Return whether ``text``, which has no words, is an address that isn't in any document."""
+        return any(map(str.isalnum, text)) and not self._harmless.quotes(text)
+
     def _after_contrast(self, text: str) -> str:
-        """``text`` without a leading "but" or the like."""
+        """Return ``text`` without a leading "but" or similar word."""
         found = self._rules.contrasts.match(f", {fold(text)}")
         return text[found.end() - 2 :] if found else text
 
     def _without_introduction(self, text: str) -> tuple[str, str]:
-        """A question that ``text`` repeats, or "", and ``text`` without it, an announcement of the answer, and any
-        mention of the documents in general."""
+        """Return the question that ``text`` repeats (or ""), and ``text`` without that question, without an
+        announcement of the answer, and without any general mention of the documents."""
         rules, asked = self._rules, ""
         if (opener := rules.openers.match(fold(text))) and self._harmless.introduces(opener[0]):
             question = _QUOTED.search(opener[0])
             asked = text[question.start() + 1 : question.end() - 1] if question else ""
             text = _without(opener, text)
-        text = _without(rules.attributions.match(fold(text)), text)
+        if (source := rules.attributions.match(fold(text))) and self._names_documents(source[0]):
+            text = _without(source, text)
         trailing = rules.trailing.search(fold(text))
-        return asked, text[: trailing.start()] + text[trailing.end() :] if trailing else text
+        if trailing is None or not self._names_documents(trailing[0]):
+            return asked, text
+        return asked, text[: trailing.start()] + text[trailing.end() :]
+
+    def _names_documents(self, attribution: str) -> bool:
+        """Return whether every number in a mention of the documents is a document's number or occurs in a document."""
+        resolves = self._resolves
+        return self._harmless.knows_numbers(attribution) or (
+            resolves is None or all(resolves(f"[{number}]") for number in _DIGITS.findall(attribution))
+        )
 
     def _answered(self, text: str, previous: Sequence[Sentence]) -> str | None:
-        """The question together with ``text`` if that answers it with "Yes" or "No"; otherwise None."""
+        """Return the question followed by ``text`` if ``text`` answers it with "Yes" or "No"; otherwise None."""
         if not self._harmless.is_answer(text):
             return None
         question = self._contexts.question_before(previous)
@@ -189,15 +207,16 @@ class HeuristicClaimExtractor:
         return f"{question} {text}" if question else text
 
     def _is_listed_source(self, text: str, nearest: str) -> bool:
-        """Whether ``text`` is an item of a list of sources that names nothing new."""
+        """Return whether ``text`` is an item of a list of sources that names nothing new."""
         return bool(nearest and self._rules.labels.match(fold(nearest))) and self._harmless.is_label(text, numbers=True)
 
     def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:
-        """The claim of a table row: each cell after its column's name. The first row of a table is its header, which
-        makes a claim only if a cell is not a label."""
+        """Return the claim in a table row: each cell, preceded by its column's name. The first row of a table is its
+        header, which is a claim only if one of its cells is not a label.
+        """
         header, values = self._header(previous), self._cells(sentence.text)
         self._rows[sentence.index] = (sentence, values if header is None else header)
-        if not any(map(has_words, values)):
+        if not any(has_words(value) or self._is_unknown_address(value) for value in values):
             return []
         text = sentence.text
         start, end = len(text) - len(text.lstrip()), len(text.rstrip())
@@ -207,8 +226,9 @@ class HeuristicClaimExtractor:
         return [_Clause(verbalise_row(header, values), start, end)]
 
     def _header(self, previous: Sequence[Sentence]) -> Sequence[str] | None:
-        """The cells of the first row of the table that continues after ``previous``; None if no table does. The search
-        ends at a row that was read before, whose header is known."""
+        """Return the cells of the header row of the table that continues after ``previous``, or None if there is no
+        such table. The search stops at a row that was already processed, because its header is known.
+        """
         above: Sentence | None = None
         for place in range(len(previous) - 1, -1, -1):
             if not _continues_table(previous[place]):
@@ -224,7 +244,7 @@ class HeuristicClaimExtractor:
         return cells[1:-1] if len(cells) > 2 and not cells[-1] else cells[1:]
 
     def _comments(self, text: str) -> list[_Clause]:
-        """The comments in code that state something."""
+        """Return the comments in code that state something."""
         found = []
         for line in code_fragments(text):
             comment = _COMMENT_LINE.match(text[line.start : line.end]) if line.kind is FragmentKind.TEXT else None
@@ -237,7 +257,7 @@ class HeuristicClaimExtractor:
 
 
 def _continues_table(above: Sentence) -> bool:
-    """Whether a row below ``above`` is one of the same table."""
+    """Return whether a row below ``above`` belongs to the same table."""
     return ROW.match(above.text) is not None and "\n\n" not in above.text
 
 
@@ -252,13 +272,13 @@ def _claim(sentence: Sentence, clause: _Clause, *, context: str = "", question: 
 
 
 def _without(prefix: re.Match[str] | None, text: str) -> str:
-    """``text`` without the prefix, if words follow it."""
+    """Return ``text`` without the prefix, if words follow the prefix."""
     return text[prefix.end() :] if prefix and has_words(text[prefix.end() :]) else text
 
 
 def _parts(text: str, pieces: Sequence[Fragment]) -> list[tuple[int, int, str]]:
-    """The positions of a sentence's clauses, which semicolons separate if there are no brackets or quotations, and the
-    text that a judge reads of each."""
+    """Return the positions of a sentence's clauses, and the text of each that a judge reads. Semicolons separate
+    clauses, unless the sentence has brackets or quotations."""
     cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
     spans = [_trimmed(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     parts = [(start, end, _read(pieces, start, end)) for start, end in spans]
@@ -273,14 +293,10 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start + len(raw) - len(raw.lstrip()), start + len(raw.rstrip())
 
 
-def _start(piece: Fragment) -> int:
-    return piece.start
-
-
 def _read(pieces: Sequence[Fragment], start: int, end: int) -> str:
-    """The text that a judge reads of the characters ``[start, end)``."""
+    """Return the part of the characters ``[start, end)`` that a judge reads."""
     inside = []
-    for place in range(max(0, bisect_right(pieces, start, key=_start) - 1), len(pieces)):
+    for place in range(max(0, bisect_right(pieces, start, key=_START) - 1), len(pieces)):
         piece = pieces[place]
         if piece.start >= end:
             break

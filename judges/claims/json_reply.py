@@ -1,8 +1,8 @@
-"""Reads a JSON reply: every leaf with its path is a claim, and longer strings are judged sentence by sentence.
+"""Reads a JSON reply. Each leaf, together with its path, is a claim; longer strings are judged sentence by sentence.
 
-``{"battery": {"covered": true}}`` claims "battery covered: true". A string of more than a few words is text, split into
-sentences; its key is a label or a claim. Pieces tile the reply; structure between leaves becomes pieces of punctuation.
-If the reply turns out not to be JSON, the rest is prose.
+``{"battery": {"covered": true}}`` claims "battery covered: true". A string of more than a few words is text and is
+split into sentences; its key is a label or a claim. The pieces cover the whole reply without overlapping; the structure
+between leaves becomes pieces of punctuation. If the reply turns out not to be JSON, the rest of it is treated as prose.
 """
 
 import re
@@ -15,24 +15,26 @@ from judges.protocols import ClaimExtractor, SentenceSplitter
 from judges.types import Claim, Sentence, Span
 
 _MAX_CODE_WORDS = 3
-"""A value of up to this many words is a code or a name, not text."""
+"""A value of at most this many words is a code or a name, not text."""
 _MAX_CODE_WIDE_CHARS = 12
-"""The same for characters of scripts that may have no spaces between words."""
+"""In scripts that may have no spaces between words, a value of at most this many characters is a code or a name, not
+text."""
 _WIDE = "\u0e00"
 _LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 _NUMBER = re.compile(r"-?\d*(?:\.\d*)?(?:[eE][+-]?\d*)?")
-_FENCE = re.compile(r"`{1,3}|`{3}[A-Za-z0-9]{1,10}[ \t\r]*\n?|`{3}[ \t\r]*\n?")
+_FENCE = re.compile(r"`{1,3}|`{3}(?:j(?:s(?:o(?:n[5cl]?)?)?)?)?[ \t\r]*\n?", re.IGNORECASE)
+"""A JSON code fence, or the beginning of one. Any text other than a language name could state something."""
 _PLAIN = re.compile(r'[^"\\]+')
 _STRUCTURE = Sentence(index=0, text="", span=Span(0, 0), plain="", in_code=True)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CODE_LENGTH = 4
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+(?:[.,]\d+)*|[^\W\d_]+")
 _MAX_LEAF_CHARS = 1000
-"""A longer string is text, whatever it consists of."""
+"""A string of more than this many characters is text, whatever it contains."""
 _MAX_NUMBER_CHARS = 400
 _MAX_PATH_CHARS = 400
 _MAX_LOOK_BACK = 256
-"""Pieces before one that may have its context."""
+"""The number of preceding pieces in which to look for a piece's context."""
 _MAX_CONTEXT_CHARS = 80
 
 
@@ -65,7 +67,7 @@ class _Value:
         return self._escape is not None
 
     def extend(self, run: str, place: int) -> None:
-        """Take raw characters without an escape or a quotation mark; the first is at ``place``."""
+        """Add raw characters without escapes or quotation marks; ``place`` is the position of the first one."""
         self.characters.extend(run)
         self.places.extend(range(place, place + len(run)))
         if self.is_text or self.is_name:
@@ -75,7 +77,7 @@ class _Value:
         self._wide += sum(character >= _WIDE and not character.isspace() for character in run)
 
     def take(self, character: str, place: int) -> bool:
-        """Take the next raw character; True if it is the quotation mark that ends the string."""
+        """Add the next raw character. Return True if it is the quotation mark that ends the string."""
         if self._escape is not None:
             self._unescape(character)
         elif character == "\\":
@@ -87,7 +89,8 @@ class _Value:
         return False
 
     def end(self, place: int) -> int:
-        """The end of the characters so far; ``place`` is how far the reply has been read."""
+        """Return the position after the last character added so far; ``place`` is the position up to which the reply
+        has been read."""
         return place if self._escape is None else self._escape_at
 
     @property
@@ -111,7 +114,9 @@ class _Value:
 
 
 class _Container:
-    """An open object or array: the current key, and the first leaf, which distinguishes it from its siblings."""
+    """An open object or array, with its current key and its first leaf, which distinguishes it from its siblings.
+    ``is_empty`` means that it has no value yet; ``lacks_value`` means that the value of its current key has not begun.
+    """
 
     def __init__(self, bracket: str, outer: "_Container | None") -> None:
         self.is_object = bracket == "{"
@@ -119,6 +124,8 @@ class _Container:
         """The innermost object."""
         self.key = ""
         self.first = ""
+        self.is_empty = True
+        self.lacks_value = False
         self._outer_path = outer.path if outer is not None else ""
 
     @property
@@ -131,8 +138,8 @@ class JsonReply:
     """Reads one JSON reply. Implements ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
 
     Args:
-        splitter: makes the splitter of one longer string, which it sees without escapes.
-        extractor: finds the claims of its sentences.
+        splitter: creates the splitter for one longer string, which is unescaped first.
+        extractor: finds the claims in the sentences of a longer string.
         harmless: distinguishes keys that are labels from keys that state something.
     """
 
@@ -178,7 +185,7 @@ class JsonReply:
         return sentences
 
     def _run(self, text: str, at: int) -> int:
-        """Take the characters of a string up to its next escape or quotation mark; return how many."""
+        """Add the characters of a string up to its next escape or quotation mark. Return their number."""
         value = self._value
         if value is None or value.in_escape or (found := _PLAIN.match(text, at)) is None:
             return 0
@@ -186,15 +193,16 @@ class JsonReply:
         return len(found[0])
 
     def pause(self) -> Sequence[Sentence]:
-        """Something other than text follows; return the rest of what has arrived."""
+        """Called when something other than text follows: return the remaining sentences."""
         return self._rest(lambda splitter: splitter.pause())
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """The reply has ended; return the rest. ``truncated``: it was cut off, possibly inside a value."""
+        """Called when the reply has ended: return the remaining sentences. ``truncated`` means that the reply was cut
+        off, possibly inside a value."""
         return self._rest(lambda splitter: splitter.flush(truncated=truncated))
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """The claims of a piece: its leaf or key, or those of its sentence; empty for punctuation."""
+        """Return the claims in a piece: its leaf or key, or the claims in its sentence; empty for punctuation."""
         if (leaf := self._leaves.get(sentence.index)) is not None:
             return (leaf,)
         spoken = self._unescaped.get(sentence.index)
@@ -206,11 +214,11 @@ class JsonReply:
         return [replace(claim, span=_placed(claim.span, spoken, sentence)) for claim in claims]
 
     def spoken(self, sentence: Sentence) -> Sentence | None:
-        """The unescaped sentence of a piece that is text or prose; None for a leaf, a key or punctuation."""
+        """Return the unescaped sentence of a piece that is text or prose, or None for a leaf, a key or punctuation."""
         return self._unescaped.get(sentence.index)
 
     def is_label(self, sentence: Sentence) -> bool:
-        """Whether a piece has only punctuation and keys that name nothing new."""
+        """Return whether a piece has only punctuation and keys that name nothing new."""
         words = _words(sentence.text)
         return not words or self._harmless.is_label(words)
 
@@ -231,18 +239,17 @@ class JsonReply:
         if character == "`" and not self._nesting and (self._state is _State.START or self._fenced):
             self._state, self._word = _State.FENCE, character
             return ()
+        if character == '"':
+            return self._begin_string()
+        claimed: Sequence[Sentence] = ()
         if character in "{[":
+            self._begin_value()
             self._nesting.append(_Container(character, self._nesting[-1] if self._nesting else None))
             self._wants_name = character == "{"
         elif character in "}]":
             if not self._nesting:
                 return self._turn_to_prose(character)
-            self._nesting.pop()
-            self._wants_name = False
-        elif character == '"':
-            self._value = _Value(is_name=self._wants_name)
-            self._state = _State.STRING
-            return ()
+            claimed = self._close()
         elif character == ",":
             self._wants_name = bool(self._nesting) and self._nesting[-1].is_object
         elif character == ":":
@@ -251,10 +258,35 @@ class JsonReply:
             self._state, self._word = _State.LITERAL, ""
             return self._read_literal(character)
         self._state = _State.STRUCTURE
-        return ()
+        return claimed
+
+    def _begin_string(self) -> Sequence[Sentence]:
+        """Begin a string. If it is another key, emit the preceding key now, because that has no value."""
+        lacking = self._wants_name and self._nesting and self._nesting[-1].lacks_value
+        self._value = _Value(is_name=self._wants_name)
+        self._state = _State.STRING
+        return self._bare(self._nesting[-1].path, "", end=self._place) if lacking else ()
+
+    def _close(self) -> Sequence[Sentence]:
+        """Close the innermost object or array. If it has no leaf, emit its key now."""
+        closed = self._nesting.pop()
+        self._wants_name = False
+        if not closed.is_empty and not closed.lacks_value:
+            return ()
+        return self._bare(closed.path, "{}" if closed.is_object else "[]", end=self._place + 1)
+
+    def _begin_value(self) -> None:
+        if self._nesting:
+            self._nesting[-1].is_empty = self._nesting[-1].lacks_value = False
+
+    def _bare(self, path: str, value: str, *, end: int) -> Sequence[Sentence]:
+        """Return the piece for a key without a leaf ("side effects: []"), unless the key is a label."""
+        if not path or self._harmless.is_label(path):
+            return ()
+        return (self._claimed(end, f"{path}: {value}".rstrip(": "), ""),)
 
     def _read_literal(self, character: str) -> Sequence[Sentence]:
-        """A number or one of JSON's literals. Anything else makes the reply prose from its first character."""
+        """Read a number or a JSON literal. Anything else makes the whole reply prose."""
         if self._word and (character.isspace() or character in ',:{}[]"'):
             self._state = _State.STRUCTURE
             return [*self._leaf(self._place, self._word), *self._read_structure(character)]
@@ -265,7 +297,7 @@ class JsonReply:
         return self._turn_to_prose(self._word)
 
     def _read_fence(self, character: str) -> Sequence[Sentence]:
-        """The code fence that some models put around their JSON, with the name of the language."""
+        """Read the code fence, with the language name, that some models put around their JSON."""
         self._word += character
         if not _FENCE.fullmatch(self._word):
             return self._turn_to_prose(self._word)
@@ -284,11 +316,14 @@ class JsonReply:
             sentences += self._leaf(self._place + 1, "".join(value.characters))
         elif self._nesting:
             self._nesting[-1].key = "".join(value.characters)
+            self._nesting[-1].lacks_value = True
         self._value, self._state = None, _State.STRUCTURE
         return sentences
 
     def _feed(self) -> list[Sentence]:
-        """Pass new characters of the current value to its splitter, which is made as soon as the value is text."""
+        """Pass new characters of the current value to its splitter. The splitter is created as soon as the value is
+        known to be text.
+        """
         value = self._value
         if value is None or not value.is_text:
             return []
@@ -301,7 +336,7 @@ class JsonReply:
         return sentences + self._value_sentences(value, value.splitter.push(text))
 
     def _turn_to_prose(self, begun: str) -> list[Sentence]:
-        """``begun``, which ends with the current character, is not JSON, nor is anything after it."""
+        """Treat ``begun``, which ends with the current character, and everything after it as prose rather than JSON."""
         self._prose_at = self._place + 1 - len(begun)
         self._state, self._prose = _State.PROSE, self._new_splitter()
         return [*self._structure(self._prose_at), *self._prose_sentences(self._prose.push(begun))]
@@ -324,11 +359,12 @@ class JsonReply:
         return sentences + self._structure(stop)
 
     def _structure(self, end: int) -> list[Sentence]:
-        """The piece of structure up to ``end``."""
+        """Return the piece of structure up to ``end``."""
         return [] if end <= self._begin else [self._emit(end, _STRUCTURE, None)]
 
     def _leaf(self, end: int, value: str) -> list[Sentence]:
-        """The piece of a leaf that ends at ``end``, with its key and the structure before it."""
+        """Return the piece for the leaf that ends at ``end``, with its key and the structure before it."""
+        self._begin_value()
         path = self._path()
         text = f"{path}: {value}" if path else value
         innermost = self._nesting[-1].object if self._nesting else None
@@ -338,7 +374,8 @@ class JsonReply:
         return [self._claimed(end, text, context)]
 
     def _key(self, end: int) -> list[Sentence]:
-        """The piece before a longer string: its key, which is a claim if it states something."""
+        """Return the piece before a longer string: the string's key, which is a claim if it states something."""
+        self._begin_value()
         path = self._path()
         if not path or self._harmless.is_label(path):
             return self._structure(end)
@@ -371,7 +408,7 @@ class JsonReply:
         return sentence
 
     def _cut(self, end: int) -> str:
-        """The text that is in no piece yet, up to ``end``. What arrived is joined once, however many pieces it has."""
+        """Return the text up to ``end`` that is not in a piece yet. The deltas are joined only once per call."""
         if len(self._raw) > 1:
             self._raw = ["".join(self._raw)[self._begin - self._raw_at :]]
             self._raw_at = self._begin
@@ -379,12 +416,13 @@ class JsonReply:
 
 
 def _words(name: str) -> str:
-    """A key in words: ``battery_covered`` and ``batteryCovered`` are "battery covered"."""
+    """Return a key in words: ``battery_covered`` and ``batteryCovered`` become "battery covered"."""
     return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in _WORDS.findall(name))
 
 
 def _placed(span: Span, spoken: Sentence, sentence: Sentence) -> Span:
-    """``span`` of the unescaped sentence as a span of the reply; the whole sentence if it has escapes."""
+    """Convert ``span``, a span of the unescaped sentence, to a span of the reply. If the sentence contains escapes,
+    return the span of the whole sentence."""
     if spoken.text != sentence.text:
         return sentence.span
     by = sentence.span.start - spoken.span.start

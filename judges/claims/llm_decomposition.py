@@ -1,4 +1,4 @@
-"""Splits complex sentences into atomic claims with an LLM, where that loses nothing."""
+"""Splits complex sentences into atomic claims with an LLM, unless that would lose content."""
 
 import asyncio
 import logging
@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from judges.claims.llm_rewrite_check import is_faithful
+from judges.llm_types import LlmCall
 from judges.protocols import ClaimExtractor, JudgeError, LlmClaimJudge
-from judges.types import Claim, LlmCall, Sentence
+from judges.types import Claim, Sentence
 
 log = logging.getLogger(__name__)
 
@@ -21,15 +22,15 @@ _MAX_PARTS = 12
 
 
 class DecomposingClaimExtractor:
-    """Extracts claims and has an LLM split the complex ones. Implements ``judges.protocols.ClaimExtractor``.
+    """Extracts claims, and has an LLM split complex ones. Implements ``judges.protocols.ClaimExtractor``.
 
-    A claim stays whole if the LLM fails, takes too long, or returns parts that lose or add a content word, a number or
-    a negation: what is lost would not be judged.
+    A claim is not split if the LLM fails or takes too long, or if the parts it returns lose or add a content word, a
+    number or a negation. Lost content would not be judged.
 
     Args:
         extractor: finds the claims.
         llm: splits them.
-        timeout_s: seconds for one claim.
+        timeout_s: time limit for splitting one claim.
         record: is called with every call to the LLM.
     """
 
@@ -42,7 +43,7 @@ class DecomposingClaimExtractor:
         self._record = record
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """The claims of ``sentence``; the parts of a claim have its span."""
+        """Return the claims in ``sentence``. Each part of a split claim has the span of the whole claim."""
         claims = await self._extractor.extract(sentence, previous)
         if not any(is_complex(claim.text) for claim in claims):
             return claims
@@ -65,7 +66,7 @@ class DecomposingClaimExtractor:
 
 
 def is_complex(text: str) -> bool:
-    """Whether ``text`` has more than 20 words, several clauses, or at least three numbers and names."""
+    """Return whether ``text`` has more than 20 words, several clauses, or at least three numbers and names."""
     if len(text.split()) > _MAX_WORDS or _CLAUSES.search(text):
         return True
     return len(_NAME.findall(text)) + bool(_NUMBER_FIRST.match(text)) > _MAX_NAMES

@@ -1,4 +1,4 @@
-"""Checks that an LLM's rewrite, a decomposed sentence or a corrected claim, keeps to the words it was given."""
+"""Checks that an LLM's rewrite (a decomposed sentence or a corrected claim) uses only the words it was given."""
 
 from collections.abc import Sequence
 
@@ -19,15 +19,16 @@ _FUNCTION_WORDS = frozenset(
         "sus fueron también"
     )
 )
-"""Words that a sentence may need and its parts not, or the reverse."""
+"""Words that may occur in a sentence but not in its parts, or vice versa."""
 
 _MAX_NEW_WORDS = 0.25
-"""The share of a correction's words that may be new: inflected forms and connectives."""
+"""Maximum share of a correction's words that may be new, such as inflected forms and connectives."""
 
 
 def is_faithful(parts: Sequence[str], text: str, context: str) -> bool:
-    """Whether ``parts`` say what ``text`` says and no more, by their words: no content word or number is lost or added,
-    and no negation is lost. ``context`` may add words."""
+    """Return whether ``parts`` have the same content as ``text``, judging by words: no content word or number is lost
+    or added, and no negation is lost. Words from ``context`` may be added.
+    """
     original = terms(text)
     kept = [term for part in parts for term in terms(part)]
     if any(_is_content(term) for term in set(original) - set(kept)):
@@ -43,7 +44,7 @@ def _is_content(term: str) -> bool:
 
 
 def uses_only_words_of(text: str, *given: str) -> bool:
-    """Whether ``text`` uses only what was ``given``: all of its numbers, and most of its words."""
+    """Return whether all numbers and most words of ``text`` occur in ``given``."""
     known = {term for source in given for term in terms(source)}
     new = [term for term in set(terms(text)) if term not in known]
     if any(ch.isdecimal() for term in new for ch in term):

@@ -1,4 +1,4 @@
-"""The statements of a text, each with its context, for comparing statements with each other."""
+"""Extracts statements from text, each with its context, for comparing statements with each other."""
 
 import asyncio
 import re
@@ -17,24 +17,23 @@ _GENERAL = re.compile(
     r"|résumé|conclusion|détails|resumen|conclusión|detalles)\W*",
     re.IGNORECASE,
 )
-"""Headings that say nothing about the text below them."""
+"""Generic headings, which don't describe the text below them."""
 _ATTRIBUTED = re.compile(
     r"\b(?:according to|as (?:stated|described|noted|mentioned|reported) (?:in|by)|per|laut|gemäß|selon|según)\s+"
     r"(?:\[[^\[\]\n]{1,80}\]|【[^【】\n]{1,80}】)",
     re.IGNORECASE,
 )
 _YIELD_EVERY = 16
-"""Sentences processed before other tasks get a turn on the event loop."""
+"""Number of sentences to process before giving other tasks a turn on the event loop."""
 _MAX_LOOK_BACK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A statement of a text.
-
-    ``text`` is quoted; ``context`` precedes it where it cannot be understood alone. ``origin`` is the number of the
-    text it is from. ``section`` is the heading and list item above it, ``attribution`` what introduces it ("According
-    to the handbook,"): statements that differ in these are about different things.
+    """A statement from a text. ``text`` is quoted word for word. ``context`` precedes it if it cannot be understood
+    alone. ``origin`` is the number of the text that it comes from. ``section`` is the heading and list item above it,
+    and ``attribution`` is its introduction ("According to the handbook,"). Statements that differ in ``section`` or
+    ``attribution`` are about different things.
     """
 
     text: str
@@ -57,9 +56,10 @@ async def statements_of(
     origin: int = 0,
     limit: int,
 ) -> Sequence[Statement]:
-    """The first ``limit`` statements of ``text``, with their context. Takes time in proportion to the text read.
+    """Return the first ``limit`` statements in ``text``, with their context. The time is proportional to the amount of
+    text read.
 
-    ``splitter`` makes the splitter of the text; ``origin`` is its number.
+    ``splitter`` creates the splitter for the text; ``origin`` is the number of the text.
     """
     sentences, sections = await asyncio.to_thread(_read, text, splitter())
     found: list[Statement] = []
@@ -87,7 +87,7 @@ def _read(text: str, splitter: SentenceSplitter) -> tuple[Sequence[Sentence], "_
 
 
 def _attribution(text: str, claim: Claim) -> str:
-    """Who says it: a source cited in the claim, or what the extractor removed before the claim in its sentence."""
+    """Return the attribution of a claim: a source that it cites, or the introduction that the extractor removed."""
     if found := _ATTRIBUTED.search(text, claim.span.start, claim.span.end):
         return found[0].casefold()
     written = " ".join(plain(text[claim.span.start : claim.span.end]).split()).casefold()
@@ -96,7 +96,7 @@ def _attribution(text: str, claim: Claim) -> str:
 
 
 class _Sections:
-    """The headings and list items above each line of a text."""
+    """Tracks the headings and list items above each line of the text."""
 
     def __init__(self, text: str) -> None:
         self._starts: list[int] = []
@@ -126,7 +126,7 @@ class _Sections:
 
 
 def _level(line: str) -> int | None:
-    """The level of a heading, 7 for a line in bold; None for any other line."""
+    """Return the level of a heading (7 for a bold line), or None for any other line."""
     if HEADING.match(line):
         return len(line.lstrip()) - len(line.lstrip().lstrip("#"))
     return 7 if _TITLE.match(line) else None

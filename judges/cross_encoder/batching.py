@@ -1,22 +1,27 @@
 """Batches the pairs of concurrent requests."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from judges.call_recording import current_recorders, merged, recording
 from judges.cross_encoder.scorer_wrapper import ScorerWrapper
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, PairScorer
 from judges.types import Probabilities
 
+_BATCH_TOKENS: Final = 1024
+
 
 class _Call:
-    """A call to ``score``: its results so far, and the future that the caller awaits."""
+    """A call to ``score``: its results so far, the future that the caller awaits, and the recorders for its costs."""
 
-    __slots__ = ("done", "missing", "results")
+    __slots__ = ("done", "missing", "recorders", "results")
 
     def __init__(self, size: int) -> None:
         self.results: list[Probabilities | None] = [None] * size
         self.missing = size
+        self.recorders = current_recorders()
         self.done: asyncio.Future[Sequence[Probabilities]] = asyncio.get_running_loop().create_future()
 
     def deliver(self, position: int, result: Probabilities) -> None:
@@ -39,18 +44,18 @@ class _Item:
 
 
 class BatchingScorer(ScorerWrapper):
-    """Scores the pairs of concurrent calls together, without delaying any of them: the first call is scored at once,
-    and the pairs that arrive in the meantime form the next batches.
-
-    Each batch contains the pair that has waited longest and the pairs closest to it in length, so that there is little
-    padding and no pair starves.
+    """Scores the pairs of concurrent calls together without delaying any call: the first call is scored at once, and
+    pairs that arrive meanwhile form the next batches. Each batch contains the pair that has waited longest and the
+    pairs closest to it in length. This keeps padding small, and no pair starves. If the scorer's calls cost money, a
+    batch contains pairs of one request only, so that each request is charged for its own calls.
 
     Args:
         scorer: scores the batches.
-        max_batch_pairs: maximum number of pairs in a batch.
-        max_batch_tokens: tokens in a batch with padding (pairs times the longest pair). On a CPU, small batches are as
-            fast as large ones and need a fraction of the memory.
-        queue_limit: maximum number of waiting pairs, above which ``score`` raises JudgeOverloadedError at once.
+        max_batch_pairs: maximum number of pairs in a batch; defaults to the scorer's ``batch_pairs``, or else 32.
+        max_batch_tokens: maximum number of tokens in a batch, including padding (number of pairs times the longest
+            pair); defaults to the scorer's ``batch_tokens`` once started, or else 1,024. On a CPU, small batches are as
+            fast as large ones and need far less memory.
+        queue_limit: maximum number of waiting pairs. Beyond it, ``score`` raises JudgeOverloadedError at once.
         workers: maximum number of batches in flight; defaults to the scorer's ``concurrency``, or else one.
     """
 
@@ -58,14 +63,15 @@ class BatchingScorer(ScorerWrapper):
         self,
         scorer: PairScorer,
         *,
-        max_batch_pairs: int = 32,
-        max_batch_tokens: int = 1024,
+        max_batch_pairs: int | None = None,
+        max_batch_tokens: int | None = None,
         queue_limit: int = 4096,
         workers: int | None = None,
     ) -> None:
         super().__init__(scorer)
-        self._max_pairs = max_batch_pairs
-        self._max_tokens = max_batch_tokens
+        self._max_pairs = max_batch_pairs or int(getattr(scorer, "batch_pairs", 32))
+        self._max_batch_tokens = max_batch_tokens
+        self._max_tokens = _BATCH_TOKENS
         self._queue_limit = queue_limit
         self._worker_count = workers or int(getattr(scorer, "concurrency", 1))
         self._waiting: dict[_Item, None] = {}
@@ -73,18 +79,18 @@ class BatchingScorer(ScorerWrapper):
         self._wake = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self.batches = 0
-        """Batches scored so far."""
+        """Number of batches scored so far."""
         self.pairs = 0
-        """Pairs in these batches."""
+        """Number of pairs in the batches scored so far."""
         self.failed = 0
-        """Pairs in batches that failed."""
+        """Number of pairs in failed batches."""
         self._since: dict[int, float] = {}
         self.overloaded = 0
-        """Pairs rejected so far because the queue was full."""
+        """Number of pairs rejected so far because the queue was full."""
 
     @property
     def queue_depth(self) -> int:
-        """Pairs that are waiting and not yet in a batch."""
+        """Number of waiting pairs that are not yet in a batch."""
         return len(self._waiting)
 
     @property
@@ -96,6 +102,7 @@ class BatchingScorer(ScorerWrapper):
         """Load the model and start the workers. Idempotent. Raises JudgeUnavailableError."""
         await super().start()
         if not self._workers:
+            self._max_tokens = self._max_batch_tokens or int(getattr(self._scorer, "batch_tokens", _BATCH_TOKENS))
             loop = asyncio.get_running_loop()
             self._workers = [loop.create_task(self._work()) for _ in range(self._worker_count)]
 
@@ -148,7 +155,7 @@ class BatchingScorer(ScorerWrapper):
         if not self._waiting:
             return []
         anchor = next(iter(self._waiting))
-        ordered = sorted(self._waiting, key=lambda item: item.length)
+        ordered = sorted(self._companions(anchor), key=lambda item: item.length)
         below = ordered.index(anchor)
         above = below + 1
         while above - below < self._max_pairs:
@@ -169,13 +176,20 @@ class BatchingScorer(ScorerWrapper):
             del self._waiting[item]
         return batch
 
+    def _companions(self, anchor: _Item) -> Iterable[_Item]:
+        """Return the waiting pairs that may share a batch with ``anchor``, including ``anchor`` itself."""
+        if not self.paid:
+            return self._waiting
+        return [item for item in self._waiting if item.call.recorders == anchor.call.recorders]
+
     async def _run(self, batch: list[_Item]) -> None:
         self.batches += 1
         number = self.batches
         self.pairs += len(batch)
         self._since[number] = asyncio.get_running_loop().time()
         try:
-            results = await self._scorer.score([item.pair for item in batch])
+            with recording(*merged(item.call.recorders for item in batch)):
+                results = await self._scorer.score([item.pair for item in batch])
         except JudgeError as error:
             self._fail(batch, error)
         except Exception as error:

@@ -1,9 +1,8 @@
-"""A cross-encoder that caches evidence: its evidence tokens do not attend to the claim, so a window's states are
-computed once and kept.
-
-``judges.training.shipping.onnx_export`` writes the two graphs. One computes a window's keys and values in every layer.
-The other reads a claim against the keys and values of several windows, singly and together, in one pass. A claim then
-costs only its own tokens, so that judging a sentence takes a fraction of the time that a plain cross-encoder needs.
+"""A cross-encoder that caches evidence. Evidence tokens do not attend to the claim, so a window's states are computed
+once and kept. The model is exported as two ONNX graphs (see ``judges.training.shipping.onnx_export``). One computes a
+window's keys and values in every layer. The other reads a claim against the keys and values of several windows,
+separately and together, in one pass. For each claim, only the claim's own tokens are then computed, so judging a
+sentence takes a fraction of the time that a plain cross-encoder needs.
 """
 
 import asyncio
@@ -26,22 +25,22 @@ from tokenizers import Tokenizer
 
 from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
 from judges.cross_encoder.model_files import cores, sha256_of, verify_checksums
-from judges.cross_encoder.thread_pool import JudgeThreadPool
+from judges.cross_encoder.threaded_scorer import JudgeThreadPool
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import EvidenceWindows, Probabilities
 
 log = logging.getLogger(__name__)
 
 EVIDENCE_GRAPH: Final = "evidence.onnx"
-"""The file that identifies the folder of such a model."""
+"""The file that distinguishes the folder of a model with cached evidence from other model folders."""
 _CLAIM_GRAPH: Final = "claim.onnx"
 _WEIGHTS: Final = "weights.bin"
 _SPECIALS_OF_CLAIM: Final = 2
 _READS: Final = "reads"
 
 _STATES_BYTES: Final = 128 * 1024 * 1024
-"""About 160 windows: the documents for 16 replies with five each. Windows still needed to judge a reply must not be
-evicted by those for the next reply."""
+"""The size of the cache, which holds about 160 windows: the documents for 16 replies with five documents each. The
+windows for the next reply must not evict those still needed for the current one."""
 
 Half = npt.NDArray[np.float16]
 States = tuple[Half, ...]
@@ -55,7 +54,8 @@ class _Model:
     claim: onnxruntime.InferenceSession
     inputs: list[str]
     chooses: bool
-    """Whether the graph is told what windows each row sees; else it has one for each of them and one for all."""
+    """Whether the claim graph has an input that selects the windows for each row. Otherwise, the graph returns one row
+    for each window and one row for all windows together."""
     tokenizer: Tokenizer
     encode: Callable[[str], Tokens]
     cls: int
@@ -70,14 +70,15 @@ class CachedEvidenceScorer:
     """Scores pairs with the model in a folder that contains ``evidence.onnx``, ``claim.onnx``, their weights,
     ``tokenizer.json``, ``config.json`` and ``SHA256SUMS``. The checksums are verified before anything is loaded.
 
-    Evidence longer than a window is read as several windows. A claim longer than the model's limit is truncated, with a
-    warning in the log, and counted in ``pairs_cut``.
+    Evidence longer than a window is read as several windows. A claim longer than the model's limit is truncated and
+    counted in ``pairs_cut``, and a warning is logged.
 
     Args:
-        folder: of the model.
-        threads: inferences at the same time, each on one core; 0 for one per core that the process may use.
-        label: the name in reports; default ``onnx:`` and the folder's name.
-        states_bytes: memory for window states; the most recently used ones are kept.
+        folder: the model's folder.
+        threads: maximum number of concurrent inferences, each on one core; 0 means one per core that the process may
+            use.
+        label: the name in reports. Defaults to ``onnx:`` followed by the folder's name.
+        states_bytes: memory limit for window states; the most recently used ones are kept.
     """
 
     fuses = True
@@ -98,7 +99,7 @@ class CachedEvidenceScorer:
         self.cached_bytes = 0
         """Size of the cached states in bytes."""
         self.windows_encoded = 0
-        """Windows encoded so far."""
+        """Number of windows encoded so far."""
         self.pairs_cut = 0
 
     @property
@@ -107,9 +108,9 @@ class CachedEvidenceScorer:
         return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
 
     @property
-    def tokenizer_file(self) -> Path:
-        """The tokenizer that counts tokens."""
-        return self._folder / "tokenizer.json"
+    def tokenizer_json(self) -> bytes:
+        """The tokenizer that counts tokens, in the format of ``tokenizer.json``."""
+        return (self._folder / "tokenizer.json").read_bytes()
 
     @property
     def max_tokens(self) -> int:
@@ -130,7 +131,7 @@ class CachedEvidenceScorer:
                 self._model = await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait a few seconds for running inferences, and release the model. The scorer cannot be restarted."""
+        """Wait a few seconds for running inferences, then release the model. The scorer cannot be restarted."""
         await self._threads.aclose()
         self._model = None
         self._states.clear()
@@ -147,8 +148,8 @@ class CachedEvidenceScorer:
         """Score (evidence, claim) pairs, in order. Evidence that is ``EvidenceWindows`` is also scored part by part, in
         the same pass. Raises JudgeError.
 
-        Each pair is run separately, so that its scores do not depend on other pairs: a quantised layer scales its
-        inputs by the largest value in all rows.
+        Each pair is run separately so that its scores do not depend on other pairs, because a quantised layer scales
+        its inputs by the largest value in all rows.
         """
         model = self._loaded()
         queries = [_Query(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
@@ -296,7 +297,7 @@ def _encode(tokenizer: Tokenizer, text: str) -> Tokens:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A claim and the parts of its evidence, each with one or more windows."""
+    """A claim and the parts of its evidence. Each part has one or more windows."""
 
     parts: Sequence[Sequence[Tokens]]
     claim: Tokens
@@ -306,7 +307,7 @@ class _Query:
         return [window for part in self.parts for window in part]
 
     def of_parts(self, rows: Sequence[Probabilities]) -> tuple[Probabilities, ...]:
-        """Return the scores of each part. For a part with several windows, the window with the highest entailment
+        """Return the scores of each part. If a part has several windows, the window with the highest entailment
         counts."""
         if len(self.parts) == 1:
             return ()

@@ -1,50 +1,100 @@
 """Creates the cross-encoder for a spec such as ``embedded`` or ``onnx:<folder>``."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from judges import embedded
 from judges.cross_encoder.cached_evidence import EVIDENCE_GRAPH, CachedEvidenceScorer
+from judges.cross_encoder.cascade import CascadeScorer, split_cascade
 from judges.cross_encoder.judge_spec import JudgeSpec, parse_spec
 from judges.cross_encoder.model_metadata import folder_languages
 from judges.cross_encoder.onnx import OnnxScorer
+from judges.cross_encoder.presets import find_preset, open_preset, presets
 from judges.cross_encoder.remote.http_scorer import HttpScorer
 from judges.cross_encoder.sentence_transformers import BACKENDS, SentenceTransformersScorer
+from judges.cross_encoder.services.service_access import HTTP_KEY, ServiceAccess
 from judges.protocols import PairScorer
 
+_WAIT_SHARE: Final = 0.6
+"""Share of the time limit that a cascade gives to all judges after the first."""
 
-def open_scorer(
-    spec: str, *, threads: int = 0, api_key: str | None = None, timeout_s: float = 30.0
-) -> PairScorer | None:
-    """Create the cross-encoder for ``spec``, without loading it. Return None for ``none``.
+
+def open_scorer(spec: str, *, threads: int = 0, access: ServiceAccess | None = None) -> PairScorer | None:
+    """Create the cross-encoder for ``spec`` without loading it. Return None if ``spec`` is ``none``.
 
     Args:
-        spec: as in ``judges.cross_encoder.judge_spec``. Raises ValueError for an invalid one.
-        threads: threads per inference, 0 for one per core (ONNX back ends).
-        api_key: the key of a remote judge.
-        timeout_s: seconds per request to a remote judge.
+        spec: the spec of a judge, as described in ``judges.cross_encoder.judge_spec``, or of a cascade
+            (``judges.cross_encoder.cascade``). Raises ValueError for an invalid one.
+        threads: threads per inference; 0 means one per core. Only for ONNX back ends and presets.
+        access: keys and limits for remote judges.
     """
-    parsed = parse_spec(spec)
+    access = access or ServiceAccess()
+    first, stages = split_cascade(spec)
+    scorer = _open_one(_parse(first), threads, access)
+    patience_s = access.timeout_s * _WAIT_SHARE / max(1, len(stages))
+    for stage in stages:
+        second = _open_one(_parse(stage.judge), threads, access)
+        if scorer is None or second is None:
+            raise ValueError(f"judge {spec!r}: 'none' cannot be part of a cascade")
+        scorer = CascadeScorer(scorer, second, stage.band, patience_s=patience_s)
+    if stages and spec_languages(spec) == frozenset():
+        raise ValueError(f"judge {spec!r}: its judges have no language in common; set their option 'languages'")
+    return scorer
+
+
+def spec_languages(spec: str) -> frozenset[str] | None:
+    """Return the languages (two-letter codes) that the model for ``spec`` supports, taken from the spec's option, the
+    preset table or the model's config. For a cascade, return those that all its judges support. None means all, or
+    unknown until the model is loaded. Raises ValueError for an invalid spec.
+    """
+    known = [languages for one in spec_stages(spec) if (languages := _languages_of(one)) is not None]
+    return frozenset.intersection(*known) if known else None
+
+
+def spec_stages(spec: str) -> Sequence[JudgeSpec]:
+    """Parse ``spec``, which may be a cascade, into the specs of its judges. Raises ValueError for an invalid one."""
+    first, stages = split_cascade(spec)
+    return [_parse(text) for text in (first, *(stage.judge for stage in stages))]
+
+
+def _parse(text: str) -> JudgeSpec:
+    """Parse the spec of one judge. Raises a ValueError that says what is expected, or, for the bare name of a preset,
+    suggests the preset's spec."""
+    try:
+        return parse_spec(text)
+    except ValueError:
+        if text.strip().partition("?")[0] in presets():
+            raise ValueError(f"judge {text!r}: did you mean 'preset:{text.strip()}'?") from None
+        raise
+
+
+def _languages_of(parsed: JudgeSpec) -> frozenset[str] | None:
+    if parsed.languages is None and parsed.kind == "preset":
+        return frozenset(find_preset(parsed.what).languages) or None
+    if parsed.languages is None and (folder := _folder_of(parsed)) is not None:
+        return folder_languages(folder)
+    return parsed.languages
+
+
+def _open_one(parsed: JudgeSpec, threads: int, access: ServiceAccess) -> PairScorer | None:
     match parsed.kind:
         case "embedded" | "onnx":
             return _open_folder(parsed, threads)
         case "st":
             return _open_sentence_transformers(parsed)
         case "http":
-            return HttpScorer(parsed.what, options=parsed.options, api_key=api_key, timeout_s=timeout_s)
+            return HttpScorer(
+                parsed.what,
+                options=parsed.options,
+                api_key=access.keys(HTTP_KEY),
+                timeout_s=access.timeout_s,
+                observe=access.observe,
+            )
+        case "preset":
+            return open_preset(parsed.what, parsed.options, access, threads=threads)
         case _:
             return None
-
-
-def spec_languages(spec: str) -> frozenset[str] | None:
-    """Return the languages (two-letter codes) that the model for ``spec`` knows, from the spec's option or the model's
-    config.
-
-    None means all, or that only the loaded model knows. Raises ValueError for an invalid spec.
-    """
-    parsed = parse_spec(spec)
-    if parsed.languages is None and (folder := _folder_of(parsed)) is not None:
-        return folder_languages(folder)
-    return parsed.languages
 
 
 def _folder_of(spec: JudgeSpec) -> Path | None:
@@ -68,4 +118,6 @@ def _open_sentence_transformers(spec: JudgeSpec) -> PairScorer:
     backend = next((one for one in BACKENDS if one == named), None)
     if backend is None:
         raise ValueError(f"judge: unsupported backend {named!r}; expected one of {', '.join(BACKENDS)}")
-    return SentenceTransformersScorer(spec.what, backend=backend, languages=spec.languages)
+    return SentenceTransformersScorer(
+        spec.what, backend=backend, device=spec.options.get("device"), languages=spec.languages
+    )

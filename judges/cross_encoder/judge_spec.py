@@ -4,23 +4,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-EXPECTED = "expected 'embedded', 'onnx:<folder>', 'st:<hub id or path>', 'http:<url>' or 'none'"
+EXPECTED = "expected 'embedded', 'onnx:<folder>', 'st:<hub id or path>', 'http:<url>', 'preset:<name>' or 'none'"
 
-_OPTIONS: Mapping[str, frozenset[str]] = {
+_OPTIONS: Mapping[str, frozenset[str] | None] = {
     "none": frozenset(),
     "embedded": frozenset({"languages"}),
     "onnx": frozenset({"languages"}),
-    "st": frozenset({"backend", "languages"}),
+    "st": frozenset({"backend", "device", "languages"}),
+    "preset": None,
     "http": frozenset({"model", "template", "labels", "max_tokens", "tokenizer", "languages", "concurrency"}),
 }
-"""The options for each kind of judge."""
+"""The options for each kind of judge; None if they depend on the preset."""
 _BARE = frozenset({"none", "embedded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSpec:
-    """A parsed spec. ``kind`` is a key in ``_OPTIONS``; ``what`` is a folder, a model, or a URL without options, or ""
-    for kinds that need none of these."""
+    """A parsed spec. ``kind`` is a key in ``_OPTIONS``; ``what`` is a folder, a model, a preset, or a URL without
+    options, or "" for kinds that need none of these."""
 
     kind: str
     what: str
@@ -34,7 +35,7 @@ class JudgeSpec:
 
 
 def parse_spec(text: str) -> JudgeSpec:
-    """Parse ``text``. Raises ValueError, which says what is expected, for an unknown kind or option."""
+    """Parse ``text``. An unknown kind or option raises a ValueError that says what is expected."""
     whole = text.strip()
     head, mark, query = whole.partition("?")
     kind, colon, what = head.partition(":")
@@ -43,10 +44,11 @@ def parse_spec(text: str) -> JudgeSpec:
     if kind not in _OPTIONS or bool(what) == (kind in _BARE) or (kind in _BARE and colon):
         raise ValueError(f"judge {text!r}: {EXPECTED}")
     options = dict(parse_qsl(query, keep_blank_values=True)) if mark else {}
+    allowed = _OPTIONS[kind]
     for name, value in options.items():
-        if name not in _OPTIONS[kind]:
-            allowed = ", ".join(sorted(_OPTIONS[kind])) or "none"
-            raise ValueError(f"judge {text!r}: unknown option {name!r}; options: {allowed}")
+        if allowed is not None and name not in allowed:
+            known = ", ".join(sorted(allowed)) or "none"
+            raise ValueError(f"judge {text!r}: unknown option {name!r}; options: {known}")
         if not value.strip():
             raise ValueError(f"judge {text!r}: option {name!r} is empty")
     return JudgeSpec(kind=kind, what=what, options=options)

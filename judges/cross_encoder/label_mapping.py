@@ -1,4 +1,4 @@
-"""Converts a model's logits to probabilities by the labels in its config."""
+"""Converts a model's logits to probabilities, using the labels in its config."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ _CONTRADICTED = frozenset({"contradiction", "contradicted", "contradict", "contr
 class LabelMapping:
     """The index of each label among a model's logits.
 
-    ``contradicted`` is None for a model without that label: claims that are not entailed are then neutral. ``size`` is
-    the number of logits; a single logit is the log-odds of entailment.
+    ``contradicted`` is None for a model that lacks this label; claims that are not entailed are then neutral. ``size``
+    is the number of logits; a single logit is the log-odds of entailment.
     """
 
     size: int
@@ -26,7 +26,8 @@ class LabelMapping:
     contradicted: int | None = None
 
     def probabilities(self, logits: npt.NDArray[np.floating]) -> list[Probabilities]:
-        """Convert ``logits``, of shape (pairs, ``size``): sigmoid for a single logit, softmax for several."""
+        """Convert ``logits`` of shape (pairs, ``size``) to probabilities: sigmoid for a single logit, softmax for
+        several."""
         rows = np.asarray(logits, dtype=np.float64).reshape(-1, self.size)
         if self.size == 1:
             return [Probabilities(p, 1.0 - p, 0.0) for p in (0.5 * (1.0 + np.tanh(0.5 * rows[:, 0]))).tolist()]
@@ -42,8 +43,8 @@ class LabelMapping:
 def read_label_mapping(id2label: Mapping[str, str] | Mapping[int, str], *, size: int | None = None) -> LabelMapping:
     """Build the label mapping for a config's ``id2label``.
 
-    ``size`` is the number of logits, if known. Raises JudgeUnavailableError if no label means entailment, or the labels
-    do not match the model.
+    ``size`` is the number of logits, if known. Raises JudgeUnavailableError if no label means entailment or if the
+    labels do not match the model.
     """
     names = {int(key): _normal(value) for key, value in id2label.items()}
     if size is not None and names and len(names) != size:
@@ -53,7 +54,8 @@ def read_label_mapping(id2label: Mapping[str, str] | Mapping[int, str], *, size:
     entailed = _find(names, _ENTAILED)
     if entailed is None or sorted(names) != list(range(len(names))):
         raise JudgeUnavailableError(
-            f"expected one logit, or an id2label with 'entailment' ('neutral', 'contradiction'); found {names}"
+            f"expected one logit, or an id2label with 'entailment' ('neutral', 'contradiction'); found {names}; "
+            "name the classes in the model's config.json, or use its preset (`groundlane judges`)"
         )
     return LabelMapping(
         size=len(names),
@@ -63,7 +65,7 @@ def read_label_mapping(id2label: Mapping[str, str] | Mapping[int, str], *, size:
 
 
 def means_entailment(label: str) -> bool:
-    """Whether ``label`` is a common name for entailment."""
+    """Return whether ``label`` is a common name for entailment."""
     return _normal(label) in _ENTAILED
 
 

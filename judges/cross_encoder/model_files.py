@@ -1,14 +1,18 @@
-"""Verifies a model's files by their checksums, and counts the available cores."""
+"""Verifies the checksums of a model's files, and counts the available cores."""
 
 import hashlib
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 from judges.protocols import JudgeUnavailableError
 
+CONFIG: Final = "config.json"
+"""The file that describes a transformers model."""
 _CHECKSUMS: Final = "SHA256SUMS"
+_HUB_ID: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 
 
 def verify_checksums(folder: Path, *, needed: Collection[str] = ()) -> None:
@@ -27,6 +31,19 @@ def verify_checksums(folder: Path, *, needed: Collection[str] = ()) -> None:
     for name, digest in digests.items():
         if sha256_of(folder / name) != digest:
             raise JudgeUnavailableError(f"{folder / name} is damaged: its SHA-256 differs from {_CHECKSUMS}")
+
+
+def is_folder(model: str) -> bool:
+    """Return whether ``model``, a folder or an id on the Hugging Face Hub, is a folder."""
+    return Path(model).is_dir()
+
+
+def check_folder(model: str, *, needed: str = "") -> None:
+    """Raise JudgeUnavailableError if ``model`` is a path, unless it is a folder that contains the file ``needed``."""
+    if not is_folder(model) and not _HUB_ID.fullmatch(model):
+        raise JudgeUnavailableError(f"no such folder: {model}")
+    if needed and is_folder(model) and not (Path(model) / needed).is_file():
+        raise JudgeUnavailableError(f"{model} has no file {needed}: copy all files of the model to the folder")
 
 
 def sha256_of(file: Path) -> str:

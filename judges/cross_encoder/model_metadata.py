@@ -1,4 +1,4 @@
-"""Reads a model's metadata: the languages it knows, and whether it is an NLI model or a re-ranker."""
+"""Reads a model's metadata: the languages that it supports, and whether it is an NLI model or a re-ranker."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ _JUDGES = re.compile(r"\b[a-z]{0,2}nli\b|entail|hallucinat|factual|consistency|g
 
 
 def known_languages(config: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return the ``languages`` (two-letter codes) in a model's config, or None, which means all, if it has no such
+    """Return the ``languages`` (two-letter codes) in a model's config, or None (all languages) if it has no such
     list."""
     listed = config.get("languages")
     if not isinstance(listed, list) or not listed:
@@ -35,8 +35,8 @@ def folder_languages(folder: Path) -> frozenset[str] | None:
 
 
 def is_reranker(name: str, labels: Iterable[str], *, size: int, card: str = "") -> bool:
-    """Whether a model with ``size`` outputs seems to rank passages for a query rather than judge a claim: it has a
-    single output, and neither its label nor its name nor its card mentions entailment."""
+    """Return whether a model with ``size`` outputs seems to rank passages for a query rather than judge claims: it has
+    a single output, and its label, name and card don't mention entailment."""
     if size != 1 or any(map(means_entailment, labels)):
         return False
     return bool(_RANKS.search(name)) or not (_JUDGES.search(name) or _JUDGES.search(card[:_CARD_CHARACTERS]))

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
 from judges.cross_encoder.model_files import cores, sha256_of, verify_checksums
 from judges.cross_encoder.model_metadata import warn_if_reranker
-from judges.cross_encoder.thread_pool import JudgeThreadPool
+from judges.cross_encoder.threaded_scorer import JudgeThreadPool
 from judges.cross_encoder.tokenization import PairEncoder, read_limit
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
@@ -48,14 +48,14 @@ class OnnxScorer:
     has a ``SHA256SUMS``, its files are verified before they are loaded.
 
     ``count_tokens`` and ``max_tokens`` raise JudgeUnavailableError before ``start``. A pair longer than ``max_tokens``
-    is truncated, the claim first, with a warning in the log, and counted in ``pairs_cut``.
+    is truncated (the claim first) and counted in ``pairs_cut``, and a warning is logged.
 
     Args:
-        folder: of the model.
-        threads: of one inference; 0 for one per core that the process may use.
+        folder: the model's folder.
+        threads: number of threads per inference; 0 means one per core that the process may use.
         workers: maximum number of concurrent inferences.
-        max_length: the longest input in tokens, including special ones; default the model's own limit.
-        label: the name in reports; default ``onnx:`` and the folder's name.
+        max_length: maximum input length in tokens, including special tokens. Defaults to the model's own limit.
+        label: the name in reports. Defaults to ``onnx:`` followed by the folder's name.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class OnnxScorer:
         return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
 
     @property
-    def tokenizer_file(self) -> Path:
-        """The tokenizer that counts tokens."""
-        return self._folder / "tokenizer.json"
+    def tokenizer_json(self) -> bytes:
+        """The tokenizer that counts tokens, in the format of ``tokenizer.json``."""
+        return (self._folder / "tokenizer.json").read_bytes()
 
     @property
     def max_tokens(self) -> int:
@@ -99,7 +99,7 @@ class OnnxScorer:
                 self._model = await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait a few seconds for running inferences, and release the model. The scorer cannot be restarted."""
+        """Wait a few seconds for running inferences, then release the model. The scorer cannot be restarted."""
         await self._executor.aclose()
         self._model = None
 

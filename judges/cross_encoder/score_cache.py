@@ -12,18 +12,18 @@ from judges.types import EvidenceWindows, Probabilities
 _ENTRY_BYTES = 400
 """Maximum memory per entry: a 16-byte key, three floats in an object, and a slot in the ordered dictionary."""
 _PART_BYTES = 160
-"""Maximum memory that each part of the evidence adds."""
+"""Maximum additional memory for each part of the evidence and each unsupported span of the claim."""
 
 
 class CachingScorer(ScorerWrapper):
     """Caches the most recently used scores, keyed by a hash of model, evidence and claim. No text is kept.
 
-    A pair that is being scored for one caller is not scored again for another: the second caller waits for the first,
-    and scores the pair itself if the first is cancelled or fails.
+    While a pair is being scored for one caller, other callers wait for the result instead of scoring it again. If that
+    caller is cancelled or fails, the next one scores the pair itself.
 
     Args:
         scorer: scores the pairs that are not cached.
-        max_bytes: memory for the cache.
+        max_bytes: memory limit of the cache.
     """
 
     def __init__(self, scorer: PairScorer, *, max_bytes: int) -> None:
@@ -35,13 +35,13 @@ class CachingScorer(ScorerWrapper):
         self.nbytes = 0
         """Upper bound on the memory used by the cached scores."""
         self.misses = 0
-        """Pairs that were not cached."""
+        """Number of pairs that were not cached."""
         self.evictions = 0
-        """Scores removed to make room."""
+        """Number of scores removed to make room."""
 
     @property
     def hits(self) -> int:
-        """Pairs that were cached or already being scored."""
+        """Number of pairs that were cached or already being scored."""
         return self._asked - self.misses
 
     def __len__(self) -> int:
@@ -89,6 +89,8 @@ class CachingScorer(ScorerWrapper):
 
     def _store(self, scores: dict[bytes, Probabilities]) -> None:
         for key, score in scores.items():
+            if score.provisional:
+                continue
             if key not in self._entries:
                 self.nbytes += _bytes_of(score)
             self._entries[key] = score
@@ -98,7 +100,7 @@ class CachingScorer(ScorerWrapper):
 
 
 def _bytes_of(score: Probabilities) -> int:
-    return _ENTRY_BYTES + _PART_BYTES * len(score.parts)
+    return _ENTRY_BYTES + _PART_BYTES * (len(score.parts) + len(score.spans))
 
 
 def _key(name: str, evidence: str, claim: str) -> bytes:

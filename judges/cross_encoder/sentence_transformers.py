@@ -1,14 +1,14 @@
 """Any cross-encoder that ``sentence_transformers`` can load, from the Hugging Face Hub or a folder."""
 
-import asyncio
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
+from judges.cross_encoder.model_files import CONFIG, check_folder
 from judges.cross_encoder.model_metadata import known_languages, warn_if_reranker
-from judges.cross_encoder.thread_pool import JudgeThreadPool
+from judges.cross_encoder.threaded_scorer import ThreadedScorer
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
 
@@ -20,19 +20,21 @@ _UNLIMITED = 1_000_000
 _CACHE_SIZE = 4096
 
 
-class SentenceTransformersScorer:
+class SentenceTransformersScorer(ThreadedScorer):
     """Scores pairs with ``sentence_transformers.CrossEncoder`` on its torch, ONNX or OpenVINO back end.
 
     The labels in the config determine how the outputs of three-way NLI models and single-logit models are interpreted.
-    A model that looks like a re-ranker is loaded, with a warning in the log. Needs the extra
-    ``groundlane[sentence-transformers]``, and for ONNX and OpenVINO the packages that sentence-transformers needs for
-    them; ``start`` raises JudgeUnavailableError without them.
+    A model that looks like a re-ranker is loaded, but a warning is logged. Needs the extra
+    ``groundlane[sentence-transformers]`` and, for ONNX and OpenVINO, the packages that sentence-transformers requires
+    for them. ``start`` raises JudgeUnavailableError if they are missing.
 
     Args:
         model: Hub id or path.
         backend: the back end of sentence-transformers.
-        batch_size: pairs in a batch.
-        languages: codes of the languages that the model knows; default those in its config, or else all.
+        batch_size: number of pairs in a batch.
+        device: torch device, such as ``cpu`` or ``cuda:1``. Defaults to a GPU if there is one.
+        languages: codes of the languages that the model supports. Defaults to those in the model's
+            config, or to all languages if the config lists none.
     """
 
     def __init__(
@@ -41,18 +43,19 @@ class SentenceTransformersScorer:
         *,
         backend: Backend = "torch",
         batch_size: int = 32,
+        device: str | None = None,
         languages: frozenset[str] | None = None,
     ) -> None:
+        super().__init__("judge-st")
         self._id = model
         self._backend = backend
         self._batch_size = batch_size
+        self._device = device
         self._model: Any = None
         self.languages = languages
-        """Codes of the languages that the model knows; None for all, or if unknown."""
+        """Codes of the languages that the model supports; None means all, or unknown."""
         self._labels = LabelMapping(size=1)
         self._limit = 0
-        self._loading = asyncio.Lock()
-        self._threads = JudgeThreadPool(1, name="judge-st")
         self._count = lru_cache(maxsize=_CACHE_SIZE)(self._count_now)
 
     @property
@@ -61,41 +64,15 @@ class SentenceTransformersScorer:
 
     @property
     def max_tokens(self) -> int:
-        self._loaded()
+        self._require_ready()
         return self._limit
 
     def count_tokens(self, text: str) -> int:
         return self._count(text)
 
-    async def start(self) -> None:
-        async with self._loading:
-            if self._model is None:
-                await self._in_worker(self._load)
-
-    async def aclose(self) -> None:
-        """Wait a few seconds for the running prediction, and release the model. The scorer cannot be restarted."""
-        await self._threads.aclose()
-        self._model = None
-
-    async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
-        self._loaded()
-        result: list[Probabilities] = await self._in_worker(self._predict, pairs) if pairs else []
-        return result
-
-    async def _in_worker(self, function: Any, *arguments: Any) -> Any:
-        try:
-            future = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-        except RuntimeError as error:
-            raise JudgeUnavailableError(f"{self.name} is closed") from error
-        return await future
-
-    def _loaded(self) -> Any:
-        if self._model is None:
-            raise JudgeUnavailableError(f"{self.name} is not loaded")
-        return self._model
-
     def _count_now(self, text: str) -> int:
-        return len(self._loaded().tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        self._require_ready()
+        return len(self._model.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def _load(self) -> None:
         try:
@@ -107,7 +84,8 @@ class SentenceTransformersScorer:
         try:
             # Pickled weights can run code when they are loaded; ``use_safetensors`` rejects them.
             options = {"use_safetensors": True} if self._backend == "torch" else {}
-            model = CrossEncoder(self._id, backend=self._backend, model_kwargs=options)
+            check_folder(self._id, needed=CONFIG)
+            model = CrossEncoder(self._id, backend=self._backend, device=self._device, model_kwargs=options)
         except Exception as error:  # Any error from the Hub, the files or the back end.
             raise JudgeUnavailableError(f"cannot load {self.name}: {error}") from error
         self._labels = read_label_mapping(model.config.id2label, size=model.num_labels)
@@ -116,10 +94,12 @@ class SentenceTransformersScorer:
         self._limit = _limit(model) - model.tokenizer.num_special_tokens_to_add(pair=True)
         self._model = model
 
+    def _unload(self) -> None:
+        self._model = None
+
     def _predict(self, pairs: Sequence[tuple[str, str]]) -> list[Probabilities]:
-        model = self._loaded()
         try:
-            logits = model.predict(
+            logits = self._model.predict(
                 list(pairs),
                 batch_size=self._batch_size,
                 activation_fn=_identity,

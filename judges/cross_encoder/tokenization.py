@@ -1,5 +1,4 @@
-"""Encodes pairs of texts as model inputs. Each text is tokenized once, regardless of the number of pairs that contain
-it."""
+"""Encodes pairs of texts as model inputs. A text that occurs in several pairs is tokenized only once."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ Tokens = npt.NDArray[np.int32]
 
 _DEFAULT_LIMIT = 512
 _UNLIMITED = 1_000_000
-"""Tokenizer configs without a real limit contain a number larger than this."""
+"""If the maximum length in a tokenizer's config is larger than this, the tokenizer has no real limit."""
 
 
 class PairEncoder:
@@ -26,10 +25,10 @@ class PairEncoder:
     The special tokens before, between and after the two texts come from the tokenizer's template.
 
     Args:
-        tokenizer: of the model.
-        limit: the longest input in tokens, including special ones.
+        tokenizer: the model's tokenizer.
+        limit: maximum input length in tokens, including special tokens.
         pad_id: the id of the padding token.
-        cache_size: texts whose tokens are kept.
+        cache_size: number of texts whose tokens are cached.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, limit: int, pad_id: int = 0, cache_size: int = 4096) -> None:
@@ -118,8 +117,8 @@ class _Template:
 
 
 def read_limit(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> int:
-    """Return the longest input in tokens: the tokenizer's truncation, or else the limit in its config, or else the
-    model's."""
+    """Return the maximum input length in tokens: the tokenizer's truncation length, or else the limit in its config, or
+    else the model's limit."""
     if tokenizer.truncation is not None:
         return int(tokenizer.truncation["max_length"])
     file = folder / "tokenizer_config.json"

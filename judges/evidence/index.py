@@ -1,13 +1,42 @@
-"""Indexes the evidence in one request, and ranks its windows for a claim."""
+"""Indexes the evidence in one request, ranks its windows for a claim, and caches parsed evidence between replies."""
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import combinations
 
+from judges.features import Prepared
 from judges.features.words.document_text import DocumentText
 from judges.text.bm25 import Bm25, substance, terms
 from judges.types import Chunk, Evidence
+
+
+class FeatureCache:
+    """Caches the results of ``prepare`` for the ``max_texts`` most recently used texts; each takes about 17 KiB. The
+    same documents recur, and parsing a document takes longer than comparing a claim with it. Thread-safe."""
+
+    def __init__(self, prepare: Callable[[str], Prepared], *, max_texts: int = 512) -> None:
+        self._prepare = prepare
+        self._max_texts = max_texts
+        self._entries: OrderedDict[str, Prepared] = OrderedDict()
+
+    def has(self, texts: Sequence[str]) -> bool:
+        """Return whether all ``texts`` are cached, so that ``get`` takes no time."""
+        return all(text in self._entries for text in texts)
+
+    def get(self, texts: Sequence[str]) -> Sequence[Prepared]:
+        """Return the parsed ``texts`` in order, parsing those that aren't cached."""
+        found = []
+        for text in texts:
+            prepared = self._entries.pop(text, None) or self._prepare(text)
+            self._entries[text] = prepared
+            found.append(prepared)
+        while len(self._entries) > self._max_texts:
+            with suppress(KeyError):
+                self._entries.popitem(last=False)
+        return found
+
 
 CountTokens = Callable[[str], int]
 
@@ -18,8 +47,8 @@ class EvidenceIndex:
 
     Args:
         windows: the evidence.
-        sentences: for each window, the texts of its sentences.
-        window_tokens: the longest window's limit, in tokens.
+        sentences: the sentences of each window.
+        window_tokens: maximum number of tokens in a window.
         chunks: the chunks that the windows come from, in request order.
     """
 
@@ -34,7 +63,7 @@ class EvidenceIndex:
         self.windows = windows
         self.chunks = chunks
         self.window_tokens = window_tokens
-        """No window has more tokens than this."""
+        """Maximum number of tokens in a window."""
         # Keyed by identity, because hashing a window hashes its texts, which takes as long as searching them.
         self._place = {id(window): place for place, window in enumerate(windows)}
         self._sentences = sentences
@@ -42,9 +71,6 @@ class EvidenceIndex:
         self._bm25 = Bm25([terms(window.judged_text) for window in windows])
         names = [name for chunk in chunks for name in (chunk.id, chunk.source, chunk.title, chunk.url) if name]
         self.documents = DocumentText([chunk.text for chunk in chunks], names)
-
-    def __len__(self) -> int:
-        return len(self.windows)
 
     def select(self, claim: str, k: int) -> Sequence[Evidence]:
         """Return the ``k`` windows (or all, if there are fewer) with the highest BM25 scores for ``claim``, best first.
@@ -54,28 +80,29 @@ class EvidenceIndex:
         return [self.windows[place] for place in ranked[:k]]
 
     def affinities(self, windows: Sequence[Evidence], claim: str) -> list[float]:
-        """Return, for each of ``windows``, how closely one of its sentences matches the topic of ``claim``, 0 to 1: the
-        weighted share of the claim's words in the best sentence. Short words weigh little."""
+        """Return how closely the best sentence of each window matches the topic of ``claim``, as the weighted share (0
+        to 1) of the claim's words that it contains. Short words weigh little."""
         weights = {term: substance(term) for term in _terms_of(claim)}
         total = sum(weights.values()) or 1.0
         return [self._best_sentence(weights, window) / total for window in windows]
 
     def best_pair(self, windows: Sequence[Evidence], claim: str) -> tuple[Evidence, Evidence] | None:
-        """Return the two ``windows`` from different chunks that together cover most of the claim's words, or None if
-        all come from one chunk."""
+        """Return the two ``windows`` from different chunks that together cover the most words of the claim, or None if
+        all windows come from one chunk."""
         weights = self._weights(claim)
         pairs = [(a, b) for a, b in combinations(windows, 2) if a.chunk_index != b.chunk_index]
         present = {window: frozenset(terms(window.judged_text)) for window in windows}
         return max(pairs, key=lambda pair: _share(weights, present[pair[0]] | present[pair[1]]), default=None)
 
     def join(self, pair: tuple[Evidence, Evidence], claim: str, *, tokens: int, count: CountTokens) -> str:
-        """Join two windows to one text of at most ``tokens`` tokens: in full if they fit, otherwise the sentences
-        closest to ``claim``."""
+        """Join two windows into one text of at most ``tokens`` tokens: in full if they fit, otherwise the sentences
+        closest to ``claim``.
+        """
         whole = "\n".join(window.judged_text for window in pair)
         if count(whole) <= tokens:
             return whole
         weights = self._weights(claim)
-        sentences = [sentence for window in pair for sentence in self._sentences_of(window)]
+        sentences = [sentence for window in pair for sentence in self._sentences[self._place[id(window)]]]
         chosen: set[int] = set()
         left = tokens
         shares = [_share(weights, frozenset(terms(sentence))) for sentence in sentences]
@@ -85,23 +112,19 @@ class EvidenceIndex:
                 left -= length
         return "\n".join(sentences[place] for place in sorted(chosen))
 
-    def _sentences_of(self, window: Evidence) -> Sequence[str]:
-        return self._sentences[self._place[id(window)]]
-
     def _best_sentence(self, weights: Mapping[str, float], window: Evidence) -> float:
         """Return the highest total of ``weights`` in a single sentence of ``window``."""
-        sentences = self._sentences_of(window)
-        postings = self._postings_of(window)
-        shares = [0.0] * len(sentences)
-        for term, weight in weights.items():
-            for sentence in postings.get(term, ()):
-                shares[sentence] += weight
+        place = self._place[id(window)]
+        postings = self._postings_of(place)
+        shares = [0.0] * len(self._sentences[place])
+        for term in filter(postings.__contains__, weights):
+            for sentence in postings[term]:
+                shares[sentence] += weights[term]
         return max(shares, default=0.0)
 
-    def _postings_of(self, window: Evidence) -> Mapping[str, Sequence[int]]:
-        """Return, for each term, the sentences of ``window`` that contain it. Two threads may build this
+    def _postings_of(self, place: int) -> Mapping[str, Sequence[int]]:
+        """Return, for each term, the sentences of the window at ``place`` that contain it. Two threads may build this
         concurrently."""
-        place = self._place[id(window)]
         if (known := self._postings.get(place)) is not None:
             return known
         postings: defaultdict[str, list[int]] = defaultdict(list)
@@ -116,7 +139,7 @@ class EvidenceIndex:
 
 @lru_cache(maxsize=64)
 def _terms_of(claim: str) -> tuple[str, ...]:
-    """Extract the terms of a claim. Cached, because a claim is looked up more than once."""
+    """Extract the terms of a claim. The result is cached, because a claim is looked up more than once."""
     return tuple(terms(claim))
 
 

@@ -6,12 +6,13 @@ from judges.evidence.index import EvidenceIndex
 from judges.types import Evidence, Span
 
 _REACH = 2
-"""Neighbouring windows on either side. The noun for a pronoun, a condition or an exception is usually within them."""
+"""Number of neighbouring windows on either side. They usually contain the noun that a pronoun stands for, a condition
+or an exception."""
 
 
 def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REACH) -> Sequence[Evidence]:
-    """Return the ``k`` windows closest to ``claim``, closest first, each extended by ``reach`` windows of its chunk on
-    either side. Adjacent and overlapping passages are merged."""
+    """Return the ``k`` windows closest to ``claim``, closest first. Each is extended by up to ``reach`` windows of its
+    chunk on either side. Adjacent and overlapping passages are merged."""
     place = {window: number for number, window in enumerate(index.windows)}
     ranges: list[tuple[int, int]] = []
     for window in index.select(claim, k):
@@ -27,8 +28,8 @@ def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REAC
 
 
 def _add(ranges: list[tuple[int, int]], new: tuple[int, int], windows: Sequence[Evidence]) -> list[tuple[int, int]]:
-    """Add ``new`` to ``ranges``. If it touches ranges of the same chunk, merge them at the position of the first
-    one."""
+    """Add ``new`` to ``ranges``. If it adjoins or overlaps ranges of the same chunk, merge them at the position of the
+    first one."""
     first, last = new
     chunk = windows[first].chunk_index
     touching = [r for r in ranges if windows[r[0]].chunk_index == chunk and r[0] <= last + 1 and first <= r[1] + 1]

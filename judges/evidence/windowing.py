@@ -7,39 +7,25 @@ from dataclasses import dataclass
 from judges.evidence.index import CountTokens, EvidenceIndex
 from judges.protocols import SentenceSplitter
 from judges.text.markdown import ROW, cells, verbalise_row
-from judges.types import Chunk, Evidence, Span
+from judges.types import Chunk, Evidence, Span, Windowing
 
 _CLAIM_TOKENS = 94
-"""Enough for nearly every claim."""
+"""Number of tokens reserved for the claim, which is enough for nearly every claim."""
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _OVERLAP_OF_PIECES = 8
 """Number of words shared by two neighbouring pieces of an over-long sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Windowing:
-    """How chunks are cut. A window ends after ``sentences`` sentences or before it would exceed ``tokens`` tokens,
-    whichever comes first, and repeats the last ``overlap`` sentences of the window before it.
-
-    The defaults are those the embedded model was trained with. It reads a claim against several windows at once, so
-    they don't need to overlap.
-    """
-
-    sentences: int = 12
-    tokens: int = 128
-    overlap: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A stretch of text that is not cut further: a sentence, a piece of a long one, or a word."""
+    """A stretch of text that is not cut further: a sentence, a piece of a long sentence, or a word."""
 
     start: int
     end: int
     tokens: int
     verbalised: str = ""
-    """The text to judge instead; "" for the text itself."""
+    """The text to judge instead of ``text``; "" to judge ``text`` itself."""
 
 
 def build_index(
@@ -52,12 +38,12 @@ def build_index(
 ) -> EvidenceIndex:
     """Cut ``chunks`` into windows.
 
-    Every character that is not white space is in some window. Chunks are sorted by falling relevance; those without a
-    score come last, in the order given.
+    Every character other than white space is in at least one window. Chunks are sorted by relevance, highest first;
+    those without a score come last, in the given order.
 
     Args:
         splitter: creates the sentence splitter for one chunk.
-        count: returns a text's length in tokens.
+        count: returns the length of its argument in tokens.
         max_tokens: the limit for evidence and claim together. A window leaves room for the claim, up to half the limit.
         windowing: how chunks are cut.
     """
@@ -95,8 +81,8 @@ def _rank(chunk: Chunk) -> float:
 
 
 def _sentences(text: str, splitter: SentenceSplitter, limit: int, count: CountTokens) -> list[_Unit]:
-    """Split ``text`` into sentences without surrounding white space, and sentences longer than ``limit`` tokens into
-    pieces. Table rows are verbalised."""
+    """Split ``text`` into sentences without surrounding white space, and split sentences longer than ``limit`` tokens
+    into pieces. Table rows are verbalised."""
     units: list[_Unit] = []
     table = _Table()
     for sentence in [*splitter.push(text), *splitter.flush()]:
@@ -126,7 +112,7 @@ class _Table:
         """Whether the last line read is the delimiter line below a header."""
 
     def verbalise(self, raw: str) -> str:
-        """Return a table row in words, or "" for the header and anything that is not a row."""
+        """Return a table row in words, or "" for the header and for anything that is not a row."""
         values = cells(raw) if ROW.match(raw) else []
         self.header_ended = bool(self._last) and not values and ROW.match(raw) is not None
         if self.header_ended:
@@ -148,7 +134,8 @@ def _pieces(text: str, offset: int, limit: int, count: CountTokens) -> list[_Uni
 
 
 def _words(text: str, offset: int, limit: int, count: CountTokens) -> Iterator[_Unit]:
-    """Split ``text`` into words. A word above the limit (a script without spaces, a hash) is halved until it fits."""
+    """Split ``text`` into words. A word above the limit (such as a hash, or text in a script without spaces) is halved
+    until it fits."""
     place = 0
     for word in text.split():
         place = text.index(word, place)
@@ -167,8 +154,8 @@ def _halves(word: str, offset: int, limit: int, count: CountTokens) -> Iterator[
 
 
 def _tile(units: Sequence[_Unit], *, limit: int, most: int, overlap: int) -> Iterator[Sequence[_Unit]]:
-    """Yield runs of neighbouring units that together cover all units, each within ``limit`` tokens and ``most`` units.
-    A run starts ``overlap`` units before the end of the previous run, or fewer if it would otherwise make no
+    """Yield runs of neighbouring units that together cover all units. Each run has at most ``limit`` tokens and
+    ``most`` units, and overlaps the previous one by ``overlap`` units, or by fewer if it would otherwise make no
     progress."""
     start = end = 0
     while end < len(units):

@@ -1,21 +1,25 @@
-"""Exact features of a claim and its evidence that complement the model: repeated words, changed numbers, dropped
-negations, swapped roles."""
+"""Exact features of a claim and its evidence, which complement the model's scores: repeated words, changed numbers,
+dropped negations, swapped roles."""
 
-from judges.features.calibration import NAMES, WORDED, Combined, combine, explain, spread, vector, weigh
+from judges.features.cascade_features import CascadeFeatures
 from judges.features.claim_comparison import ClaimComparison, Features, comparison, compute
 from judges.features.feature_extractor import FeatureExtractor
-from judges.features.ngram_overlap import Wording, measure_wording
 from judges.features.parsed_text import Prepared, prepare, together
-from judges.features.unit_normalisation import as_written
+from judges.features.probability_calibration import NAMES, WORDED, Combined, combine, explain, spread, vector, weigh
+from judges.features.published_threshold import PublishedThresholdFeatures
+from judges.features.quantity_features import as_written
+from judges.features.word_overlap import Wording, measure_wording
 
 __all__ = [
     "NAMES",
     "WORDED",
+    "CascadeFeatures",
     "ClaimComparison",
     "Combined",
     "FeatureExtractor",
     "Features",
     "Prepared",
+    "PublishedThresholdFeatures",
     "Wording",
     "as_written",
     "combine",

@@ -4,19 +4,26 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from judges.features.alignment import SentencePair, held, pair_up, ramp, share_of
-from judges.features.name_features import name_differs, name_replaced, replaced
+from judges.features.name_and_role_features import (
+    SURELY,
+    crossed,
+    name_differs,
+    name_replaced,
+    overclaims,
+    replaced,
+    roles_swapped,
+)
 from judges.features.negation_features import opposed, polarity_differs
 from judges.features.numbers import Quantity, lacking
 from judges.features.parsed_text import ParsedSentence, Prepared
 from judges.features.quantity_features import has_all, numbers_exchanged, quantity_differs
-from judges.features.role_features import SURELY, crossed, overclaims, roles_swapped
-from judges.features.sentence_pair import ANOTHER
+from judges.features.sentence_pair import ANOTHER, SentencePair, held, pair_up, ramp, share_of
 from judges.features.word_overlap import ordered, put_in_doubt, turned, verbatim
 from judges.features.words.lexicon import UNIVERSAL
 
@@ -25,12 +32,13 @@ _LEAST_COVERAGE: Final = 0.5
 _SAME_SUBJECT: Final = 0.5
 _SETTLED: Final = 0.95
 _WITHHELD: Final = 0.5
-"""A difference that keeps a claim from being supported but is not a contradiction: a question may name more than it
-asks about."""
+"""The value of ``quantity_differs`` at which a claim is neither supported nor contradicted. It is used if a sentence on
+a subject other than that of the question contains all quantities in the claim."""
 _MAY_WELL: Final = 0.35
-"""How much less of the claim a sentence may contain than the best sentence, and still count as the claim's source."""
+"""How much less of the claim a sentence may cover than the sentence that covers most of it, and still count as the
+claim's source."""
 _OF_SUBJECT: Final = 3
-"""Number of content words at the beginning of the text before a claim that say what the claim is about."""
+"""A claim's subject is identified by this many content words at the beginning of the text before the claim."""
 
 
 class Features(Struct, frozen=True):
@@ -41,9 +49,9 @@ class Features(Struct, frozen=True):
     contained: float = 0.0
     """One sentence contains the claim's content, in the same order, with the same quantities and polarity."""
     covered: float = 0.0
-    """The same regardless of order, with neighbouring sentences included."""
+    """The same as ``contained``, but in any order and including the neighbouring sentences."""
     overlap: float = 0.0
-    """The share of the claim's content in the best sentence and its neighbours."""
+    """The share of the claim's content that occurs in the most similar sentence of the evidence and its neighbours."""
     quantity_differs: float = 0.0
     polarity_differs: float = 0.0
     roles_swapped: float = 0.0
@@ -60,13 +68,8 @@ def compute(evidence: Prepared, claim: Prepared) -> Features:
     return ClaimComparison(claim).features(evidence)
 
 
-def comparison(claim: Prepared) -> "ClaimComparison":
-    """Build a comparison of a claim with several pieces of evidence."""
-    return ClaimComparison(claim)
-
-
 class ClaimComparison:
-    """Compares a claim with pieces of evidence, singly and together. Each sentence is compared only once.
+    """Compares a claim with pieces of evidence, separately and together. Each sentence is compared only once.
 
     Sentences in the claim that its last sentence depends on are context and are not judged. Among the others, the worst
     result counts.
@@ -92,6 +95,10 @@ class ClaimComparison:
         return reduce(_worse, (target.compare(evidence) for target in self._targets))
 
 
+comparison = ClaimComparison
+"""Creates a comparison of a claim with several pieces of evidence, as ``FeatureExtractor`` requires."""
+
+
 def _worse(one: Features, other: Features) -> Features:
     return Features(
         verbatim=min(one.verbatim, other.verbatim),
@@ -109,7 +116,7 @@ def _worse(one: Features, other: Features) -> Features:
 
 
 class _Look:
-    """The comparison of two sentences, regardless of the text around them."""
+    """Compares two sentences, regardless of the text around them."""
 
     __slots__ = ("_ordered", "_overclaims", "opposed", "pair", "quantity", "swapped", "words")
 
@@ -137,24 +144,24 @@ class _Look:
 
 @dataclass(slots=True)
 class _Seen:
-    """The strongest results over all sentences in the evidence, with the differences."""
+    """The strongest results over all sentences in the evidence, and the differences found."""
 
     contained: float = 0.0
     covered: float = 0.0
     plain: float = 0.0
-    """The share of the claim in a sentence that the claim does not clearly exceed."""
+    """The largest share of the claim contained in a sentence that the claim does not clearly go beyond."""
     loosely: float = 0.0
     wider: tuple[float, float] = (0.0, 0.0)
-    """How much more the claim says than a sentence, and the share of the claim in that sentence."""
+    """How far the claim goes beyond a sentence, and the share of the claim contained in that sentence."""
     polarity: float = 0.0
     roles: float = 0.0
     quantity: tuple[float, str | None] = (0.0, None)
     differing: ParsedSentence | None = None
-    """The sentence that has a different quantity."""
+    """The evidence sentence whose quantity differs from the claim's."""
     name: tuple[float, str | None] = (0.0, None)
 
     def take(self, look: _Look, evidence: Prepared, *, absent: bool) -> None:
-        """Take the result for one sentence. ``absent`` means that the evidence lacks a quantity in the claim, and so
+        """Add the result for one sentence. ``absent`` means that the evidence lacks a quantity in the claim and so
         can't support it."""
         target, flipped = look.pair.claim, max(look.opposed, 0.0)
         if flipped or look.swapped:
@@ -163,7 +170,7 @@ class _Seen:
             if look.quantity[0] > self.quantity[0]:
                 self.quantity, self.differing = look.quantity, look.pair.evidence
         elif (other := _other_name(look, evidence))[0]:
-            self.name = max(self.name, other, key=_strength)
+            self.name = max(self.name, other, key=itemgetter(0))
         elif not absent and look.opposed >= 0.0 and not turned(look.pair):
             coverage = look.pair.coverage
             if look.overclaims > SURELY:
@@ -178,14 +185,15 @@ class _Seen:
 
     @property
     def overclaims(self) -> float:
-        """How far the claim exceeds the evidence: 0 if the claim may well come from a sentence that it does not
-        exceed."""
+        """How far the claim goes beyond the evidence. It is 0 if the claim may well come from a sentence that it does
+        not go beyond."""
         sure, coverage = self.wider
         return max(self.loosely, sure if self.plain < coverage - _MAY_WELL else 0.0)
 
     def settle(self, *, universal: bool) -> None:
         """Record that the evidence contains the claim word for word. Differences then concern other things, unless the
-        claim is about all of them (``universal``)."""
+        claim is about all things of its kind (``universal``).
+        """
         self.quantity = self.name = (0.0, None)
         self.roles = self.loosely = 0.0
         self.wider = (0.0, 0.0)
@@ -194,7 +202,7 @@ class _Seen:
 
 
 class _Target:
-    """A sentence in the claim, with its comparisons so far, keyed by the identity of the other side."""
+    """A sentence in the claim and its comparisons so far, which are keyed by the identity of the compared object."""
 
     def __init__(self, sentence: ParsedSentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
         self._sentence = sentence
@@ -218,8 +226,9 @@ class _Target:
         shares = [self._share(sentence) for sentence in sentences]
         scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
         places = [place for _, place in scored]
-        others = self._of_others(places, sentences, self._subject)
-        unasked = self._of_others(places, sentences, self._asked) - others - self._repeating(places, sentences)
+        others = self._about_another_subject(places, sentences, self._subject)
+        whole = {place for place in places if sentences[place].run == self._sentence.run}
+        unasked = self._about_another_subject(places, sentences, self._asked) - others - whole
         passed = others | unasked
         scored = [one for one in scored if one[1] not in passed]
         scored.sort(reverse=True)
@@ -234,12 +243,13 @@ class _Target:
             return replace(features, quantity_differs=_WITHHELD)
         return features
 
-    def _of_others(
+    def _about_another_subject(
         self, places: Sequence[int], sentences: Sequence[ParsedSentence], subject: frozenset[str]
     ) -> frozenset[int]:
-        """The ``places`` of sentences about another ``subject``: of two plans, the one that the text before the claim,
-        or the question, does not name. They name less of it than a rival that has as much of the claim, and nothing
-        that this does not."""
+        """Return the ``places`` of sentences about another ``subject``, such as a plan that neither the text before the
+        claim nor the question names. A sentence is about another subject if a competing sentence contains at least as
+        much of the claim, all words of the subject that the first sentence contains, and at least one more.
+        """
         if not subject or not places:
             return frozenset()
         rivals = {*places, *(place for place, sentence in enumerate(sentences) if self._counts_alike(sentence))}
@@ -253,12 +263,8 @@ class _Target:
             if any(found[place][0] < names and found[place][1] <= had for names, had in found.values())
         )
 
-    def _repeating(self, places: Sequence[int], sentences: Sequence[ParsedSentence]) -> frozenset[int]:
-        """Return the ``places`` where the claim forms a whole sentence."""
-        return frozenset(place for place in places if sentences[place].run == self._sentence.run)
-
     def _counts_alike(self, sentence: ParsedSentence) -> bool:
-        """Whether the sentence has a quantity of the same kind as one in the claim."""
+        """Return whether the sentence has a quantity of the same kind as one in the claim."""
         return any(_kind(quantity) in self._kinds for _, quantity in sentence.quantities)
 
     def _by_units(self, sentences: Sequence[ParsedSentence]) -> list[tuple[float, int]]:
@@ -286,8 +292,9 @@ class _Target:
     def _told_by_another(
         self, differing: ParsedSentence, sentences: Sequence[ParsedSentence], others: Container[int]
     ) -> bool:
-        """Whether a different sentence, not among ``others``, matches the claim's topic equally well and has all of its
-        quantities, so that the claim refers to that sentence. Of several quantities, only these are needed."""
+        """Return whether a different sentence, not among ``others``, matches the claim's topic equally well and has all
+        of its quantities, so that the claim refers to that sentence.
+        """
         about = held(self._about, differing.weights)
         keys = [quantity.key for quantity in self._quantities]
         if len(keys) > 1:
@@ -301,10 +308,6 @@ class _Target:
             for place, one in enumerate(sentences)
             if one.quantities and place not in others
         )
-
-    def _absent(self, evidence: Prepared) -> float:
-        """Return the share of the claim's quantities that the evidence lacks."""
-        return len(self._lacks(evidence)) / len(self._quantities) if self._quantities else 0.0
 
     def _lacks(self, evidence: Prepared) -> Sequence[Quantity]:
         lacks = self._lacking.get(id(evidence))
@@ -321,9 +324,12 @@ class _Target:
         self, scored: Sequence[tuple[float, int]], evidence: Prepared, others: Container[int], overlap: float
     ) -> Features:
         """Judge the claim against the candidate sentences. ``scored`` has the sentences that contain much of the claim,
-        with the share, largest first; ``others`` are those about a different subject."""
+        each with its share, largest share first. ``others`` are the sentences about a different subject."""
         repeated = verbatim(self._sentence, evidence, others)
-        target, absent = self._sentence, self._absent(evidence)
+        target = self._sentence
+        absent = len(self._lacks(evidence)) / len(self._quantities) if self._quantities else 0.0
+        if not scored and not repeated:
+            return Features(overlap=overlap, quantity_absent=absent)
         universal = target.quantifier == UNIVERSAL
         seen = _Seen()
         looks: list[_Look] = []
@@ -334,7 +340,8 @@ class _Target:
                 break  # From here on, coverage only decreases.
         if seen.differing is not None and self._told_by_another(seen.differing, evidence.sentences, others):
             seen.quantity = (0.0, None)
-        if not repeated and any(target.run in one.run and put_in_doubt(target, one) for one in evidence.sentences):
+        quoted = not repeated and target.run in evidence.run
+        if quoted and any(target.run in one.run and put_in_doubt(target, one) for one in evidence.sentences):
             seen.contained = seen.covered = 0.0
         if max(repeated, seen.contained) >= _SETTLED:
             seen.settle(universal=universal)
@@ -375,14 +382,10 @@ def _other_name(look: _Look, evidence: Prepared) -> tuple[float, str | None]:
     return name_replaced(look.pair, look.words, evidence.keys) if look.words and not found[0] else found
 
 
-def _strength(found: tuple[float, str | None]) -> float:
-    return found[0]
-
-
 def _best_neighbourhood(
     frame: Mapping[str, float], evidence: Prepared, candidates: Sequence[tuple[float, int]]
 ) -> float:
-    """Return the largest share that a candidate sentence has together with the sentences on either side."""
+    """Return the largest share that any candidate sentence and its two neighbours contain together."""
     best = 0.0
     for _, place in candidates:
         keys: set[str] = set()

@@ -3,25 +3,25 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from judges.features.calibration import Combined
 from judges.features.claim_comparison import ClaimComparison
 from judges.features.parsed_text import Prepared
+from judges.features.probability_calibration import Combined
 from judges.types import Probabilities
 
 
 class FeatureExtractor(Protocol):
-    """Compares the numbers, dates, units and names of two texts, and corrects a model's probabilities by them."""
+    """Compares the numbers, dates, units and names in two texts, and corrects a model's probabilities accordingly."""
 
     def prepare(self, text: str, context: str = "", asked: str = "", /) -> Prepared:
         """Parse ``text``, which follows ``context`` and answers the question ``asked``."""
         ...
 
     def together(self, parts: Sequence[Prepared], /) -> Prepared:
-        """Combine several parsed texts to one."""
+        """Combine several parsed texts into one."""
         ...
 
     def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str:
-        """Rewrite the quantities of ``claim`` in ``text`` in the form used in ``evidence``."""
+        """Rewrite the quantities of ``claim`` in ``text`` in the form that ``evidence`` uses."""
         ...
 
     def comparison(self, claim: Prepared, /) -> ClaimComparison:
@@ -36,6 +36,6 @@ class FeatureExtractor(Protocol):
         best: tuple[float, float] | None = None,
         /,
     ) -> Combined:
-        """Combine the model's probabilities for a pair with the features. If ``model`` is for several windows, ``best``
-        has the highest P(entailed) and P(contradicted) of any single window."""
+        """Combine the model's probabilities for a pair with the features. If ``model`` covers several windows, ``best``
+        is the highest P(entailed) and P(contradicted) of any single window."""
         ...

@@ -1,12 +1,22 @@
-"""Detects that a claim says the opposite of an otherwise similar sentence."""
+"""Detects that a claim states the opposite of an otherwise similar sentence."""
 
 from collections.abc import Container, Sequence
 from typing import Final
 
-from judges.features.alignment import SentencePair, share_of, touched
 from judges.features.numbers import QuantityKind, Relation, relate
 from judges.features.parsed_text import ELLIPSIS, ParsedSentence
-from judges.features.sentence_pair import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree, words_of
+from judges.features.sentence_pair import (
+    ALIKE,
+    ANOTHER,
+    SentencePair,
+    crosswise,
+    has_word,
+    opposites,
+    quantities_agree,
+    share_of,
+    touched,
+    words_of,
+)
 from judges.features.words.lexicon import (
     AFTER,
     ATTRIBUTIVE,
@@ -33,7 +43,7 @@ _OF_SUBJECT: Final = 2
 _MOSTLY: Final = 0.74
 _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
-"""Words between a negation and what it denies: "non-toxic", "no longer sold"."""
+"""Words between a negation and the negated word: "non-toxic", "no longer sold"."""
 _FIRST: Final = "#ordinal::1"
 _AMOUNTS: Final = (QuantityKind.MONEY, QuantityKind.PERCENT, QuantityKind.MEASURE)
 _A_THING: Final = 2
@@ -43,8 +53,8 @@ _BORDERS: Final = BEFORE_A_BORDER | BEYOND_A_BORDER
 
 
 def polarity_differs(pair: SentencePair) -> float:
-    """Detect that one sentence affirms what the other denies. Return ``UNCLEAR`` if it is unclear what a sentence
-    denies; then neither sentence supports the other."""
+    """Detect that one sentence affirms what the other denies. Return ``UNCLEAR`` if it is unclear which part a sentence
+    denies; neither sentence then supports the other."""
     claim, evidence = pair.claim, pair.evidence
     universal = evidence.quantifier == UNIVERSAL or has_word(evidence, WHOLE)
     denied = pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys() and universal
@@ -82,7 +92,7 @@ def polarity_differs(pair: SentencePair) -> float:
 
 
 def _denies_by_word(sentence: ParsedSentence) -> bool:
-    """Whether the sentence denies something without a negation: a fee of zero, or one that is waived."""
+    """Return whether the sentence denies something without a negation word: a fee of zero, or one that is waived."""
     amounts = [
         quantity.values
         for _, quantity in sentence.quantities
@@ -93,8 +103,9 @@ def _denies_by_word(sentence: ParsedSentence) -> bool:
 
 
 def _said_otherwise(pair: SentencePair) -> bool:
-    """Whether a negation that only one of the sentences has may express what the other says without it, or with a
-    negation elsewhere."""
+    """Return whether the sentences may mean the same although only one has a negation here. The other one may not need
+    a negation, or may have it elsewhere.
+    """
     claim, evidence = pair.claim, pair.evidence
     mine, theirs = len(claim.negations), len(evidence.negations)
     if mine == theirs:
@@ -115,7 +126,7 @@ def _said_otherwise(pair: SentencePair) -> bool:
 
 
 def _denies_one_of_two(sentence: ParsedSentence) -> bool:
-    """Whether the sentence also mentions elsewhere what it denies: patients with diabetes and those without."""
+    """Return whether the sentence mentions the denied thing a second time: patients with diabetes and those without."""
     return any(
         denied and sentence.keys.count(denied) > 1
         for denied in (_denied(sentence, place) for place in sentence.denials)
@@ -123,13 +134,13 @@ def _denies_one_of_two(sentence: ParsedSentence) -> bool:
 
 
 def _contrasts(claim: ParsedSentence) -> bool:
-    """Whether the claim's negation only excludes one thing at its end: "in Vienna, not in Salzburg"."""
+    """Return whether the claim's negation only excludes one thing at its end: "in Vienna, not in Salzburg"."""
     clause = claim.negations[-1]
     return clause > 0 and clause == max(claim.clauses, default=0) and 0 < claim.clauses.count(clause) <= _A_THING
 
 
 def _over_a_border(pair: SentencePair) -> bool:
-    """Whether one sentence is about the time before something, and the other about the time after it."""
+    """Return whether one sentence is about the time before something and the other about the time after it."""
     mine, theirs = (
         {word in AFTER for word in words_of(one) if word in BEFORE | AFTER} for one in (pair.claim, pair.evidence)
     )
@@ -139,9 +150,9 @@ def _over_a_border(pair: SentencePair) -> bool:
 def denials_of(
     claim: ParsedSentence, evidence: ParsedSentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]
 ) -> int:
-    """Count the negations in ``clauses`` of the evidence that deny what the claim says. Negations after all of its
-    content ("... and cannot be exchanged"), or before an additional word inside it ("items not worn can be returned"),
-    don't count."""
+    """Count the negations in ``clauses`` of the evidence that deny the claim. A negation doesn't count if it comes
+    after all of the claim's content ("... and cannot be exchanged") or before a word inserted into it ("items not worn
+    can be returned")."""
     if not anchors or has_word(evidence, CORRELATIVES):
         return sum(clause in clauses for clause in evidence.negations)
     last, count = anchors[-1][1], 0
@@ -162,15 +173,15 @@ def _denied(evidence: ParsedSentence, place: int) -> str:
 
 
 def _across(pair: SentencePair) -> bool:
-    """Whether the sentences are about different sides of a border: "nothing before the 25th" and "something from the
-    25th" can both be true."""
+    """Return whether the sentences are about different sides of a boundary: "nothing before the 25th" and "something
+    from the 25th" can both be true."""
     mine, theirs = _sides(pair.claim), _sides(pair.evidence)
     return bool(mine and theirs and mine != theirs)
 
 
 def _sides(sentence: ParsedSentence) -> set[bool]:
-    """Return, for each border in the sentence (a word such as "after" followed by a quantity, or the first of
-    something), whether the sentence is about the far side."""
+    """Return whether each boundary word in the sentence puts the statement beyond the boundary ("after") or not
+    ("before"). A boundary word is followed by a quantity or by the first of something."""
     words = words_of(sentence)
     return {
         word in BEYOND_A_BORDER
@@ -181,8 +192,8 @@ def _sides(sentence: ParsedSentence) -> set[bool]:
 
 
 def _clauses_of(pair: SentencePair) -> set[int] | None:
-    """Return the clauses in the evidence that correspond to the claim. If some deny and some do not, the one with most
-    of the claim's content counts; None if that is unclear."""
+    """Return the clauses in the evidence that correspond to the claim. If some of them deny the claim and some do not,
+    return the one with the most of the claim's content, or None if that is unclear."""
     claim, evidence = pair.claim, pair.evidence
     clauses = touched(evidence, pair.anchors)
     denying = clauses & set(evidence.negations)
@@ -208,7 +219,8 @@ def _clauses_of(pair: SentencePair) -> set[int] | None:
 
 
 def _bounded_alike(pair: SentencePair) -> bool:
-    """Whether matching quantities are bounds on the same side, unlike "up to 5 may" and "more than 5 may not"."""
+    """Return whether matching quantities are bounds on the same side, unlike "up to 5 may" and "more than 5 may
+    not"."""
     return all(
         quantity.bound is other.bound and quantity.limit == other.limit
         for _, quantity in pair.claim.quantities
@@ -218,12 +230,13 @@ def _bounded_alike(pair: SentencePair) -> bool:
 
 
 def _excepts(sentence: ParsedSentence) -> list[str]:
-    """Return the words that make exceptions, or say from when on. A negation next to them denies something else."""
+    """Return the words that introduce exceptions or starting times. A negation next to such a word negates something
+    else."""
     return [word for word in EXCEPTIVES if has_word(sentence, (word,))]
 
 
 def _negative_elsewhere(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Whether one sentence expresses a denial by a word, and the other by a negation: "failed to" and "did not"."""
+    """Return whether one sentence uses a negative word and the other a negation: "failed to" and "did not"."""
     unmatched = [
         any(sign < 0 for _, sign in places)
         for one, other in ((claim, evidence), (evidence, claim))
@@ -235,7 +248,7 @@ def _negative_elsewhere(claim: ParsedSentence, evidence: ParsedSentence) -> bool
 
 def _signs_differ(pair: SentencePair) -> int:
     """Return -1 if a concept in the claim has the opposite sign in the evidence, 1 if all concepts have the same sign,
-    and 0 if the signs are mixed or unclear."""
+    or 0 if the signs are mixed or unclear."""
     signs = [
         sign * _sign_near(pair, key, place)
         for key, places in pair.claim.signs.items()
@@ -249,7 +262,7 @@ def _signs_differ(pair: SentencePair) -> int:
 
 def _sign_near(pair: SentencePair, key: str, place: int) -> int:
     """Return the sign of a concept in the evidence. If it occurs several times, the occurrence whose surrounding words
-    match those at the claim's ``place`` counts; 0 if that is unclear."""
+    match those at the claim's ``place`` counts. Return 0 if that is unclear."""
     places = pair.evidence.signs[key]
     if len({sign for _, sign in places}) == 1:
         return places[0][1]
@@ -270,8 +283,10 @@ def _sign_near(pair: SentencePair, key: str, place: int) -> int:
 
 
 def _belonging(sentence: ParsedSentence, key: str) -> dict[int, dict[str, float]]:
-    """How much each word of a sentence belongs to each place of a concept: to the one in its clause, the one that it
-    stands behind, or before as its subject."""
+    """Return the strength of the link between each word of a sentence and each occurrence of a concept. A word is
+    linked to the occurrence in its own clause, to the preceding one, or, if the word is its subject, to the following
+    one.
+    """
     ordered = [at for at, _ in sentence.signs[key]]
     bare = _bare(sentence, key)
     found: dict[int, dict[str, float]] = {at: {} for at in ordered}
@@ -293,8 +308,9 @@ def _bare(sentence: ParsedSentence, key: str) -> set[int]:
 
 
 def _weight(sentence: ParsedSentence, index: int, at: int, before: int, behind: int, bare: Container[int]) -> float:
-    """How much the word at ``index`` belongs to the concept ``at`` a place, where the nearest of its places stand
-    ``before`` and ``behind`` it, -1 for none."""
+    """Return how strongly the word at ``index`` belongs to the occurrence of the concept ``at`` a position. ``before``
+    and ``behind`` are the positions of its nearest occurrences on either side, or -1.
+    """
     clause = sentence.clauses[index]
     together = sentence.clauses[at] == clause
     if at == behind and together and not (at in bare and before >= 0):
@@ -306,8 +322,9 @@ def _weight(sentence: ParsedSentence, index: int, at: int, before: int, behind: 
 
 
 def opposed(pair: SentencePair) -> float:
-    """Detect a word replaced by its opposite in otherwise equal text: a third more, and a third less. The strength is
-    lower for words that may distinguish two things: the red button and the green one."""
+    """Detect a word replaced by its opposite in otherwise equal text, such as "a third more" and "a third less". The
+    strength is lower for words that may distinguish two things: the red button and the green one.
+    """
     claim, evidence = pair.claim, pair.evidence
     if pair.lacking > 1 or pair.coverage < 0.7 or len(pair.anchors) < len(claim.keys) - 1:
         return 0.0
@@ -325,11 +342,13 @@ def opposed(pair: SentencePair) -> float:
 
 
 def _turned_twice(pair: SentencePair, found: Sequence[tuple[str, str, int]]) -> bool:
-    """Whether another word is also replaced by its opposite: above it is taxable, below it is exempt."""
+    """Return whether another word is replaced by its opposite too: "above it, income is taxable" and "below it, income
+    is exempt".
+    """
     return _signs_differ(pair) < 1 and all(not lexeme(word).sign for word, _, _ in found)
 
 
 def _same_figures(pair: SentencePair) -> bool:
-    """Whether the evidence has the claim's quantities, regardless of their bounds."""
+    """Return whether the evidence has the claim's quantities, regardless of their bounds."""
     theirs = {other.key for _, other in pair.evidence.quantities}
     return all(quantity.key in theirs for _, quantity in pair.claim.quantities) or quantities_agree(pair)

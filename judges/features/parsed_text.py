@@ -1,8 +1,9 @@
-"""Parses a text once, so that each comparison with it is cheap."""
+"""Parses text once, so that each comparison with it is cheap."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final
 
 from msgspec import Struct
@@ -18,11 +19,16 @@ _CLAUSE_MARKS: Final = frozenset(",;:、；()")
 _BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
 SEPARATOR: Final = lexicon.SEPARATOR
 ELLIPSIS: Final = -1
-"""Used instead of a clause if the negated part is omitted ("the other does not")."""
+"""Stands for the clause of a negation whose negated part is omitted ("the other does not")."""
 _QUOTES: Final = frozenset('"“”»」)')
 NAMING: Final = (QuantityKind.REFERENCE, QuantityKind.IDENTIFIER, QuantityKind.WEEKDAY)
 _NAMING_WEIGHT: Final = 0.6
 _MAX_KEYS: Final = 120
+_PERIOD_WITHIN: Final = 5
+"""The number of words after a rate that may name its period: 60 signed requests per minute."""
+_PERIOD_KEYS: Final = {
+    vocabulary.UNITS[word]: lexeme(word).key for word in ("second", "minute", "hour", "day", "week", "month", "year")
+}
 _FUNCTIONAL: Final = frozenset({"may"}).union(
     lexicon.AHEAD,
     lexicon.INTENDING,
@@ -34,7 +40,7 @@ _FUNCTIONAL: Final = frozenset({"may"}).union(
     lexicon.DEGREES,
     lexicon.RELATORS,
 )
-"""Function words that qualify a statement, so that most words in a text can be skipped."""
+"""The function words that qualify a statement. All other function words can be skipped."""
 
 
 class ParsedSentence(Struct, frozen=True):
@@ -42,7 +48,7 @@ class ParsedSentence(Struct, frozen=True):
     are indexes into ``keys``."""
 
     run: str
-    """All tokens in order, with normalized forms, for the verbatim test."""
+    """The normalized forms of all tokens in order, for the verbatim test."""
     keys: tuple[str, ...]
     weights: Mapping[str, float]
     """The weight of each content word, and of each quantity that names a thing."""
@@ -51,28 +57,28 @@ class ParsedSentence(Struct, frozen=True):
     names: Mapping[str, str]
     """The capitalized words inside the sentence, as a map from key to spelling."""
     clauses: tuple[int, ...]
-    """The clause that each key is in."""
+    """The clause that contains each key."""
     negations: tuple[int, ...]
-    """The clause that each negation is in, or ``ELLIPSIS``."""
+    """The clause that contains each negation, or ``ELLIPSIS``."""
     denials: tuple[int, ...]
-    """The position in ``keys`` that each negation precedes. Negations whose negated part is omitted are left out."""
+    """The position in ``keys`` that follows each negation. Negations whose negated part is omitted are not included."""
     signs: Mapping[str, Sequence[tuple[int, int]]]
     """The concepts, with the position and sign of each occurrence."""
     quantifier: int
     hedged: bool
     ahead: bool
-    """Whether it has a word for something planned or in the future."""
+    """Whether the sentence contains a word for something planned or in the future."""
     conditions: int
     relation: tuple[str, int, int] | None
-    """The relator with its sign and position, if there is exactly one."""
+    """The relator (a word such as "than" or "before") with its sign and position, if there is exactly one."""
     leans: bool
-    """Whether it begins with a pronoun or a connective, and so depends on the previous sentence."""
+    """Whether the sentence begins with a pronoun or a connective and so depends on the previous sentence."""
     leads: bool
-    """Whether it ends with a colon, so that the following text completes it."""
+    """Whether the sentence ends with a colon, so that the following text completes it."""
 
 
 class Prepared(Struct, frozen=True):
-    """A text and its sentences, parsed."""
+    """Parsed text, with its sentences."""
 
     text: str
     sentences: tuple[ParsedSentence, ...]
@@ -80,19 +86,19 @@ class Prepared(Struct, frozen=True):
     quantities: tuple[Quantity, ...]
     run: str
     context: Mapping[str, float]
-    """The weights of the words, from the text before a claim, that say what it is about. Empty for evidence."""
+    """The weights of the words in the text before a claim that identify its subject. Empty for evidence."""
     asked: frozenset[str] = frozenset()
     """The content words of the question that a claim answers."""
     parts: "tuple[Prepared, ...]" = ()
-    """The pieces, if this combines several."""
+    """The pieces of evidence, if several were combined."""
 
 
 def prepare(text: str, context: str = "", asked: str = "") -> Prepared:
-    """Parse a text in time linear in its length. Markdown emphasis, links and citation markers are ignored.
+    """Parse ``text`` in time linear in its length. Markdown emphasis, links and citation markers are ignored.
 
-    ``context`` is the sentence before a claim such as "It costs 5 euros."; it says what the claim is about, and is not
-    itself compared. ``asked`` is the question that a claim answers, which says which of several things in the evidence
-    is meant.
+    ``context`` is the sentence before a claim such as "It costs 5 euros."; it identifies the claim's subject and isn't
+    compared itself. ``asked`` is the question that a claim answers. It determines which of several things in the
+    evidence the claim is about.
     """
     clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
     clean = clean[lead.end() :] if (lead := lexicon.LEAD_IN.match(clean)) else clean
@@ -108,16 +114,14 @@ def prepare(text: str, context: str = "", asked: str = "") -> Prepared:
         quantities=tuple(quantities),
         run=SEPARATOR + "".join(sentence.run[1:] for sentence in sentences),
         context=_weights(prepare(context).sentences) if context else {},
-        asked=frozenset(_heavy(_weights(prepare(asked).sentences))) if asked else frozenset(),
+        asked=frozenset(key for key, weight in _weights(prepare(asked).sentences).items() if weight == 1.0)
+        if asked
+        else frozenset(),
     )
 
 
-def _heavy(weights: Mapping[str, float]) -> Iterator[str]:
-    return (key for key, weight in weights.items() if weight == 1.0)
-
-
 def together(parts: Sequence[Prepared]) -> Prepared:
-    """Combine several pieces of evidence to one, without parsing them again."""
+    """Combine several pieces of evidence into one, without parsing them again."""
     if len(parts) == 1:
         return parts[0]
     return Prepared(
@@ -136,7 +140,7 @@ def _weights(sentences: Sequence[ParsedSentence]) -> dict[str, float]:
 
 
 def _cut(tokens: Sequence[Token], quantities: Mapping[int, Quantity]) -> list[tuple[int, int]]:
-    """Find approximate sentence boundaries. A wrong one costs a feature, not a verdict."""
+    """Find approximate sentence boundaries. A wrong boundary affects one feature, not the verdict."""
     spans: list[tuple[int, int]] = []
     start = index = 0
     count = len(tokens)
@@ -197,6 +201,10 @@ class _Collector:
     words: int = 0
     answers: bool = False
     """Whether the next part follows a colon."""
+    period: tuple[str, Decimal] | None = None
+    """The period of the last rate. It is kept until its name has been read or ``period_until`` words have been
+    passed."""
+    period_until: int = 0
 
     def quantity(self, quantity: Quantity) -> None:
         key = quantity.key
@@ -207,6 +215,7 @@ class _Collector:
         self.clauses.append(self.clause)
         self.run.append(key)
         self.words += 1
+        self.period, self.period_until = quantity.per, self.words + _PERIOD_WITHIN
 
     def word(self, token: Token, following: str, *, last: bool) -> None:
         word = token.lower
@@ -224,6 +233,8 @@ class _Collector:
             )
         if token.text == "Pro" and following not in vocabulary.PERIODS and following not in vocabulary.UNITS:
             key, weight = word, 1.0  # A product, not "per".
+        if self.period is not None and (period := self._period_key(word)) is not None:
+            key, weight, self.period = period, 1.0, None  # "min" is "minute" here, not a minimum.
         if not key:
             return
         self.keys.append(key)
@@ -233,6 +244,11 @@ class _Collector:
             self.signs.setdefault(key, []).append((len(self.keys) - 1, found.sign))
         if inner and token.text[0].isupper():
             self.names[key] = token.text
+
+    def _period_key(self, word: str) -> str | None:
+        if self.period is None or self.words > self.period_until or vocabulary.UNITS.get(word) != self.period:
+            return None
+        return _PERIOD_KEYS.get(self.period)
 
     def _function(self, word: str, following: str) -> None:
         if (word in lexicon.NEGATIONS or word.endswith("n't") or word == "non") and self._negates(word, following):
@@ -253,7 +269,8 @@ class _Collector:
             self.relation = (relation, sign * (self.degree if relation == "than" else 1), len(self.keys))
 
     def _quantifies(self, word: str, following: str) -> int:
-        """Return the level of a quantifier. "not all" means some; "at most" and "every month" are not quantifiers."""
+        """Return the level of a quantifier. "not all" counts as "some"; "at most" and "every month" are not
+        quantifiers."""
         level = lexicon.QUANTIFIERS.get(word, 0)
         before = self.run[-2] if len(self.run) > 1 else ""
         if level and ((before == "at" and word != "all") or following in lexicon.SPANS):
@@ -268,12 +285,10 @@ class _Collector:
         return not left_open and not (word in lexicon.CORRELATIVES and bool(self.negations))
 
 
-def _following(tokens: Sequence[Token], index: int, last: int) -> str:
-    """Return the word at ``index`` or, if that is the "longer" in "no longer" (but not "no longer than"), the next
-    word."""
-    if index + 1 < last and tokens[index].lower in lexicon.LONGER and tokens[index + 1].lower not in lexicon.THAN:
-        return tokens[index + 1].lower
-    return tokens[index].lower if index < last else ""
+def _behind_longer(tokens: Sequence[Token], index: int, last: int) -> str:
+    """Return the word after the "longer" at ``index``, as in "no longer", or "longer" itself in "no longer than"."""
+    continues = index + 1 < last and tokens[index + 1].lower not in lexicon.THAN
+    return tokens[index + 1 if continues else index].lower
 
 
 def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[int, Quantity]) -> ParsedSentence:
@@ -291,7 +306,10 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
             seen.clause += token.text in _CLAUSE_MARKS
             seen.answers = token.text == ":"
         else:
-            seen.word(token, _following(tokens, index, last), last=index + 1 >= last)
+            following = tokens[index].lower if index < last else ""
+            if following in lexicon.LONGER:
+                following = _behind_longer(tokens, index, last)
+            seen.word(token, following, last=index + 1 >= last)
     if last > first and tokens[last - 1].text == "?":
         seen.negations.append(ELLIPSIS)  # A question does not assert what it asks.
     capitals = len(seen.names)

@@ -1,27 +1,28 @@
-"""Detects that the quantities in a claim differ from those in an otherwise similar sentence."""
+"""Detects whether the quantities in a claim differ from those in an otherwise similar sentence, or differ only in
+form."""
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Final
 
-from judges.features.alignment import SentencePair, gap
 from judges.features.numbers import (
     BoundKind,
     Quantity,
     QuantityKind,
     Relation,
+    agree,
     compare_quantities,
     lacking,
     relate,
     within,
 )
-from judges.features.parsed_text import NAMING, ParsedSentence
-from judges.features.sentence_pair import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
+from judges.features.parsed_text import NAMING, ParsedSentence, Prepared
+from judges.features.sentence_pair import ALIKE, ANOTHER, SentencePair, gap, has_content, has_word, opposites, words_of
 from judges.features.words.lexicon import EXCEPTING, OF_THE_REST, OFTEN, OPEN_ENDED, SHIFTING, TOTALS
 
 _MOST_TIMES: Final = 400
 _EXCEPTED: Final = 4
-"""Number of words after "except" that are searched for days: "except on Sundays and Mondays"."""
+"""Number of words after "except" in which to look for days: "except on Sundays and Mondays"."""
 _NAMES_A_THING: Final = (*NAMING, QuantityKind.DATE, QuantityKind.ORDINAL)
 
 
@@ -37,7 +38,7 @@ def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
         agreeing = [
             other
             for other, theirs_ in theirs
-            if (relate(quantity, theirs_) is Relation.AGREE or _named_alike(quantity, theirs_, pair))
+            if (agree(quantity, theirs_) or _named_alike(quantity, theirs_, pair))
             and not _other_end(quantity, other, theirs)
         ]
         taken.update(agreeing)
@@ -59,7 +60,7 @@ def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
 
 
 def _named_alike(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Whether both are numbers of the same named thing, such as Apollo 11, regardless of what follows."""
+    """Return whether both numbers belong to the same named thing, such as Apollo 11, regardless of the next word."""
     if (
         quantity.kind is not QuantityKind.NUMBER
         or other.kind is not QuantityKind.NUMBER
@@ -74,7 +75,7 @@ def _named_alike(quantity: Quantity, other: Quantity, pair: SentencePair) -> boo
 
 
 def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool:
-    """Whether the quantity is within one of several bounds: 20 is above 10, regardless of what applies up to 10."""
+    """Return whether the quantity is within one of several bounds: 20 is above 10, regardless of the rule up to 10."""
     if quantity.bound not in (BoundKind.EXACT, BoundKind.ABOUT) or not quantity.values:
         return False
     alike = [
@@ -103,14 +104,14 @@ def _excepted(sentence: ParsedSentence) -> set[str]:
 
 
 def has_all(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Whether a sentence contains or allows all quantities in a claim: 20 is in 11 to 20, and 15,000 is above
+    """Return whether a sentence contains or allows all quantities in a claim: 20 is in 11 to 20, and 15,000 is above
     10,000."""
     mine, theirs = ([quantity for _, quantity in sentence.quantities] for sentence in (claim, evidence))
     ends = {end.key for pair in pairwise(mine) if pair[0].opens for end in pair}
     ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
     summed = has_word(claim, TOTALS)
     return all(
-        any(relate(quantity, other) is Relation.AGREE for other in theirs)
+        any(agree(quantity, other) for other in theirs)
         or _allowed(quantity, theirs)
         or ((summed or quantity.change or quantity.unit == "duration") and not lacking([quantity], theirs))
         or (quantity.key not in ends and _in_one_of(quantity, ranges))
@@ -119,7 +120,8 @@ def has_all(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
-    """Whether the quantity is not a bound, and is on the right side of the only bound of its kind in the evidence."""
+    """Return whether the quantity isn't a bound itself and is on the permitted side of the only bound of its kind in
+    the evidence."""
     alike = [other for other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
     if len(alike) != 1 or not quantity.values or quantity.bound not in (BoundKind.EXACT, BoundKind.ABOUT):
         return False
@@ -128,7 +130,7 @@ def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
 
 
 def _same_polarity(pair: SentencePair) -> bool:
-    """Whether both sentences affirm or both deny, unlike "40 % do" and "60 % do not"."""
+    """Return whether both sentences are affirmative or both negative, unlike "40 % do" and "60 % do not"."""
     claim, evidence = pair.claim, pair.evidence
     first, last = (pair.anchors[0][1], pair.anchors[-1][1]) if pair.anchors else (0, len(evidence.keys))
     beside = [place for place in evidence.denials if first <= place <= last]
@@ -139,8 +141,9 @@ def _same_polarity(pair: SentencePair) -> bool:
 
 
 def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quantity]]) -> bool:
-    """Whether the evidence's quantity is the end of a range that the claim's bound is not about: at most 4, of 3 to
-    5."""
+    """Return whether the evidence's quantity is the end of a range that the claim's bound doesn't refer to, such as "at
+    most 4" for "3 to 5".
+    """
     if quantity.bound not in (BoundKind.AT_MOST, BoundKind.AT_LEAST):
         return False
     at = next(index for index, (other, _) in enumerate(theirs) if other == place)
@@ -150,8 +153,8 @@ def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quant
 
 
 def _follows(quantity: Quantity, pair: SentencePair) -> bool:
-    """Whether the quantity follows from the evidence's quantities: as a value in a range, a sum, a time span, or a
-    multiple."""
+    """Return whether the quantity follows from the evidence's quantities: as a value in a range, a sum, a time span, or
+    a multiple."""
     mine = [other for _, other in pair.claim.quantities]
     theirs = [other for _, other in pair.evidence.quantities]
     ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
@@ -162,7 +165,7 @@ def _follows(quantity: Quantity, pair: SentencePair) -> bool:
     ):
         return True
     summed = quantity.change or quantity.unit == "duration" or has_word(pair.claim, TOTALS)
-    if summed and compare_quantities([quantity], theirs).findings[0].relation is Relation.AGREE:
+    if summed and not lacking([quantity], theirs):
         return True
     if (quantity.per or has_word(pair.claim, TOTALS)) and any(_times_over(quantity, other, pair) for other in theirs):
         return True
@@ -177,13 +180,13 @@ def _follows(quantity: Quantity, pair: SentencePair) -> bool:
     return any(
         any(one * count.values[0] == quantity.values[0] for one in alike)
         for count in counts
-        if not any(relate(count, one) is Relation.AGREE for one in theirs)
+        if not any(agree(count, one) for one in theirs)
     )
 
 
 def _times_over(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Whether the quantity may be a multiple of the evidence's: 1 g a day for 500 mg every 12 hours, 12 times a month's
-    rent."""
+    """Return whether the claim's quantity may be a multiple of the evidence's. For example, the claim says "1 g a day"
+    and the evidence "500 mg every 12 hours", or the claim gives the yearly rent and the evidence the monthly rent."""
     if (quantity.kind, quantity.unit) != (other.kind, other.unit) or quantity.per == other.per:
         return False
     often = (
@@ -196,7 +199,7 @@ def _times_over(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool
 
 
 def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) -> bool:
-    """Whether the quantity is in one of the ranges or, if it is a bound, whether a whole range is on its side."""
+    """Return whether the quantity is in one of the ranges. If it is a bound, return whether it admits a whole range."""
     if quantity.bound in (BoundKind.EXACT, BoundKind.ABOUT):
         return any(within(quantity, low, high) for low, high in ranges)
     value = quantity.values[:1]
@@ -206,7 +209,7 @@ def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) 
 
 
 def _of_another(pair: SentencePair, open_: Sequence[tuple[int, Quantity]]) -> bool:
-    """Whether the sentence seems to be about a different year, article or model, rather than to contradict the
+    """Return whether the sentence seems to be about a different year, article or model, rather than to contradict the
     claim."""
     theirs = [other for _, other in pair.evidence.quantities]
     named = [
@@ -234,7 +237,7 @@ def _behind_a_name(sentence: ParsedSentence, quantity: Quantity) -> bool:
 def _counterpart(
     pair: SentencePair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
 ) -> tuple[float, Quantity | None]:
-    """Return the evidence's quantity that corresponds to the claim's, and with what certainty."""
+    """Return the evidence's quantity that corresponds to the claim's, and how certain that is."""
     low, high = gap(pair.anchors, place, len(pair.evidence.keys))
     if quantity.kind is QuantityKind.POINTS:
         found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
@@ -269,7 +272,7 @@ def _counterpart(
 
 
 def _complement(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Whether one sentence says what is so up to a border, and the other that it is not so beyond it."""
+    """Return whether one sentence says what applies up to a limit, and the other that it doesn't apply beyond it."""
     if quantity.values[:1] != other.values[:1] or quantity.bound is other.bound:
         return False
     claim, evidence = pair.claim, pair.evidence
@@ -281,7 +284,8 @@ def _complement(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool
 
 
 def _unit_left_out(one: Quantity, other: Quantity) -> bool:
-    """ "43 or 44 years old" and "43 years old", and pounds of either kind."""
+    """Return whether the quantities may differ only because one omits its unit ("43 or 44 years old" and "43 years
+    old"), or whether they are pounds of either kind."""
     if {one.kind, other.kind} == {QuantityKind.MONEY, QuantityKind.MEASURE} and "GBP" in (one.unit, other.unit):
         return any("pound" in each.text.lower() for each in (one, other))
     if {one.unit, other.unit} == {"times", ""} and QuantityKind.PERCENT in (one.kind, other.kind):
@@ -292,7 +296,7 @@ def _unit_left_out(one: Quantity, other: Quantity) -> bool:
 
 
 def _changed_by(pair: SentencePair) -> bool:
-    """ "Fell by 20 %" of what fell from 50 to 40 dollars."""
+    """Return whether only the claim uses "by": "fell by 20 %" for a fall from 50 to 40 dollars."""
     return has_word(pair.claim, ("by",)) and not has_word(pair.evidence, ("by",))
 
 
@@ -302,7 +306,7 @@ def _amount(quantity: Quantity, other: Quantity) -> bool:
 
 
 def _frame_strength(pair: SentencePair) -> float:
-    """Return the certainty with which the two sentences are about the same thing."""
+    """Return how certain it is that the two sentences are about the same thing."""
     if pair.lacking == 0 and (pair.shared or _names_same(pair)):
         return 1.0
     if pair.shared == pair.lacking == 0 and pair.claim.leans:
@@ -333,8 +337,8 @@ def numbers_exchanged(pair: SentencePair) -> float:
 
 
 def _labels(sentence: ParsedSentence) -> dict[str, str]:
-    """Return the word that each quantity belongs to: the word after it, or the word before it if the last quantity ends
-    the sentence."""
+    """Return the word to which each quantity belongs: the following word, or, if the last quantity ends the sentence,
+    the preceding word."""
     last = sentence.quantities[-1][0]
     return _beside(sentence, 1 if last + 1 < len(sentence.keys) else -1)
 
@@ -348,3 +352,34 @@ def _beside(sentence: ParsedSentence, step: int) -> dict[str, str]:
         for place, _ in sentence.quantities
         if 0 <= place + step < len(keys) and keys.count(keys[place]) == 1
     }
+
+
+_CONVERTED = frozenset(
+    (
+        QuantityKind.MEASURE,
+        QuantityKind.MONEY,
+        QuantityKind.PERCENT,
+        QuantityKind.POINTS,
+        QuantityKind.NUMBER,
+        QuantityKind.DATE,
+        QuantityKind.TIME,
+    )
+)
+
+
+def as_written(text: str, claim: Prepared, evidence: Sequence[Prepared]) -> str:
+    """Rewrite quantities of ``claim`` in ``text`` in the evidence's form if the evidence only has them in another form,
+    such as "72 hours" for "three days". A model recognizes synonymous words, but rarely equivalent numbers."""
+    said = {other.text for window in evidence for other in window.quantities} if claim.quantities else set()
+    unsaid = [mine for mine in claim.quantities if mine.kind in _CONVERTED and mine.text not in said]
+    if not unsaid:
+        return text
+    forms: dict[str, str] = {}
+    for window in evidence:
+        for other in window.quantities:
+            forms.setdefault(other.key, other.text)
+    for mine in unsaid:
+        form = forms.get(mine.key)
+        if form and text.count(mine.text) == 1:
+            text = text.replace(mine.text, form)
+    return text

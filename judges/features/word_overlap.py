@@ -1,20 +1,81 @@
-"""Measures to what extent the evidence repeats a claim in the same words."""
+"""Measures how much of a claim's wording occurs in the evidence, and how closely the evidence repeats it."""
 
 from collections.abc import Container, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from judges.features.alignment import SentencePair, anchors_of, ramp, share_of, touched
+from msgspec import Struct
+
 from judges.features.negation_features import denials_of
 from judges.features.parsed_text import SEPARATOR, ParsedSentence, Prepared
+from judges.features.sentence_pair import SentencePair, anchors_of, held, ramp, share_of, touched
 from judges.features.words.lexicon import DOUBTING, REFUTED
 
+
+class Wording(Struct, frozen=True):
+    """Shares of a claim's wording, from 0 to 1."""
+
+    content: float = 0.0
+    """The weighted share of the claim's content found in any sentence of the evidence."""
+    sentence: float = 0.0
+    """The weighted share of the claim's content found in the sentence that contains most of it."""
+    pairs: float = 0.0
+    """The share of the claim's pairs of neighbouring words that are also neighbours in the evidence."""
+
+
+def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
+    """Compare the wording of ``claim`` with that of ``evidence``. The time is proportional to the product of their
+    lengths."""
+    if not claim.sentences or not evidence.sentences:
+        return Wording()
+    weights = claim.sentences[0].weights
+    if len(claim.sentences) > 1:
+        weights = {key: weight for sentence in claim.sentences for key, weight in sentence.weights.items()}
+    total = sum(weights.values())
+    return Wording(
+        content=held(weights, evidence.keys) / total if total else 0.0,
+        sentence=max(held(weights, one.weights) for one in evidence.sentences) / total if total else 0.0,
+        pairs=share_of_runs(claim, evidence, 2),
+    )
+
+
+def words_of(text: Prepared) -> list[str]:
+    """Return the normalized words of ``text``, in order."""
+    return [word for word in text.run.split(SEPARATOR) if word]
+
+
+def share_of_runs(claim: Prepared, evidence: Prepared, size: int) -> float:
+    """Return the share of the claim's runs of ``size`` words that the evidence contains. A claim with fewer words is
+    treated as shorter runs."""
+    runs = _runs_of(claim.run, size)
+    return sum(map(evidence.run.__contains__, runs)) / len(runs) if runs else 0.0
+
+
+@lru_cache(maxsize=512)
+def _runs_of(text: str, size: int) -> tuple[str, ...]:
+    """Return the runs of words in searchable form. The result is cached, because a claim is compared with several
+    pieces of evidence."""
+    words = [word for word in text.split(SEPARATOR) if word]
+    size = min(size, len(words))
+    return tuple(_joined(words[start : start + size]) for start in range(len(words) - size + 1)) if size else ()
+
+
+def stands(words: Sequence[str], evidence: Prepared) -> bool:
+    """Return whether the evidence contains the words consecutively."""
+    return _joined(words) in evidence.run
+
+
+def _joined(words: Sequence[str]) -> str:
+    return f"{SEPARATOR}{SEPARATOR.join(words)}{SEPARATOR}"
+
+
 _LEAD: Final = 7
-"""Number of words next to a statement that are searched for a judgement on it."""
+"""Number of words next to a statement in which to look for a judgement on it."""
 
 
 def verbatim(claim: ParsedSentence, evidence: Prepared, others: Container[int]) -> float:
-    """Whether the evidence contains the claim word for word, outside the sentences ``others``."""
+    """Return whether the evidence contains the claim word for word, outside the sentences ``others``."""
     if claim.run not in evidence.run or claim.run.count(SEPARATOR) < 3 or not claim.keys:
         return 0.0
     best = 0.0
@@ -31,7 +92,7 @@ def verbatim(claim: ParsedSentence, evidence: Prepared, others: Container[int]) 
 
 
 def put_in_doubt(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Whether the evidence only reports that somebody denies or asserts what the claim says: "it is a myth that …"."""
+    """Return whether the evidence only reports that somebody denies or asserts the claim: "it is a myth that …"."""
     before, _, after = evidence.run.partition(claim.run)
     led = before.rstrip(SEPARATOR).split(SEPARATOR)
     reported = led[-1] == "that" and not DOUBTING.isdisjoint(led[-_LEAD:-1])
@@ -39,7 +100,7 @@ def put_in_doubt(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def ordered(pair: SentencePair) -> float:
-    """Return to what extent a sentence has the claim's content in the same order, from 0 to 1, or 0 if the text in
+    """Return the degree (0 to 1) to which a sentence has the claim's content in the same order. Return 0 if the text in
     between is about something else."""
     target = pair.claim
     kept = {target.keys[place] for place, _ in pair.anchors}
@@ -57,15 +118,15 @@ def ordered(pair: SentencePair) -> float:
 
 
 def turned(pair: SentencePair) -> bool:
-    """Whether one sentence says "before" and the other "after"."""
+    """Return whether one sentence says "before" and the other "after"."""
     mine, theirs = pair.claim.relation, pair.evidence.relation
     return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] != theirs[1]
 
 
 def _crossed_over(pair: SentencePair) -> bool:
-    """Whether the claim joins the beginning of one statement to the end of the next: "100 in towns" from "50 in towns
-    and 100 outside". The omitted part then has a quantity of the same kind, or a separate clause that repeats one of
-    the claim's words."""
+    """Return whether the claim joins the beginning of one statement to the end of the next: "100 in towns" from "50 in
+    towns and 100 outside". The omitted part then has a quantity of the same kind, or a separate clause that repeats one
+    of the claim's words."""
     claim, evidence = pair.claim, pair.evidence
     kinds = {(quantity.kind, quantity.unit) for _, quantity in claim.quantities}
     counted = {place for place, quantity in evidence.quantities if (quantity.kind, quantity.unit) in kinds}

@@ -1,6 +1,5 @@
-"""The LLM judge: judges claims that the cross-encoder leaves open, and scores whole replies.
-
-It depends on no HTTP framework, settings or policy; keys come from a ``LlmKeySource``, prices from a table.
+"""The LLM judge: judges claims that the cross-encoder leaves undecided, and scores whole replies. It doesn't depend on
+any HTTP framework, settings or policies. Keys come from an ``LlmKeySource``, and prices from a table.
 """
 
 from judges.llm.judge import LlmJudge

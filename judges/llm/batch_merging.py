@@ -1,15 +1,16 @@
-"""Merges the verdicts on one statement from several batches of sources."""
+"""Merges the verdicts that several batches of sources give on one statement."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from judges.types import Label, LlmVerdict
+from judges.llm_types import LlmVerdict
+from judges.types import Label
 
 T = TypeVar("T")
 
 _ORDER = (Label.SUPPORTED, Label.CONTRADICTED, Label.UNVERIFIABLE, Label.NOT_A_CLAIM)
-"""Support in any batch comes first; then a contradiction."""
+"""The order of precedence: support in any batch comes first, then a contradiction."""
 
 
 def merge_labels(labels: Sequence[Label]) -> Label | None:
@@ -27,8 +28,8 @@ def merge_verdicts(verdicts: Sequence[LlmVerdict]) -> LlmVerdict:
 
 
 async def gather(awaitables: Sequence[Awaitable[T]]) -> list[T]:
-    """Await all ``awaitables`` and return their results in order. Raises the first error, after cancelling the other
-    tasks and waiting for them to end."""
+    """Await all ``awaitables`` and return their results in order. If one fails, cancel the others, wait for them to
+    end, and raise the first error."""
     tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     try:
         return list(await asyncio.gather(*tasks))

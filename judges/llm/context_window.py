@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import TypeVar
 
-from judges.evidence.windowing import Windowing, build_index
+from judges.evidence.windowing import build_index
 from judges.sentences.splitter import IncrementalSplitter
-from judges.types import Chunk, Evidence, Span
+from judges.types import Chunk, Evidence, Span, Windowing
 
 T = TypeVar("T")
 
@@ -15,15 +15,15 @@ _EVERY_SENTENCE = 1 << 30
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens in ``text`` for any tokenizer, erring on the high side. A non-ASCII character
+    """Estimate the number of tokens in ``text`` for any tokenizer, erring on the high side. Each non-ASCII character
     counts as one token, which is the worst case in most scripts."""
     wide = sum(not ch.isascii() for ch in text)
     return ceil((len(text) - wide) / _CHARS_PER_TOKEN) + wide
 
 
 def best_at_ends(ranked: Sequence[T]) -> list[T]:
-    """Reorder ``ranked`` (best first) so that the best two items are at the ends, which models read best (Liu et al.,
-    2023, "Lost in the Middle")."""
+    """Reorder ``ranked`` (best first) so that the best two items are at the two ends, to which models pay the most
+    attention (Liu et al., 2023, "Lost in the Middle")."""
     return list(ranked) if len(ranked) < 3 else [ranked[0], *ranked[2:], ranked[1]]
 
 

@@ -1,7 +1,8 @@
-"""Fences around all text from users, models and documents, so that the LLM can distinguish it from its instructions.
+"""Puts fences around all text from users, models and documents, so that the LLM can distinguish it from its
+instructions.
 
-The fences contain a nonce that is new for each call, so no text can close them. Text that looks like a fence, or like
-the control tokens of a chat template, is defused.
+Each call's fences contain a new nonce, so no text can close them. Text that looks like a fence or like the control
+tokens of a chat template is made harmless.
 """
 
 import re
@@ -9,7 +10,7 @@ import re
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
-"""Control characters, directional marks and tags: invisible to people, but read by models."""
+"""Control characters, directional marks and tags, which people can't see but models read."""
 
 _MARK = re.compile(r"[<＜﹤〈⟨](?=\s*[/／∕]?\s*d\W?a\W?t\W?a\b)", re.IGNORECASE)
 _TEMPLATE = re.compile(
@@ -17,7 +18,7 @@ _TEMPLATE = re.compile(
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])|<(?=</?SYS>>)",
     re.IGNORECASE,
 )
-"""Text that a server that renders chats with a template may take for the end of a turn."""
+"""Text that a server may mistake for the end of a turn when it renders a chat with a template."""
 
 
 class Fence:

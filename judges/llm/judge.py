@@ -4,7 +4,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
-from judges.llm.claim_verdicts import ClaimVerifier
+from judges.llm.claim_verdicts import ClaimsCall, ClaimScorer, ClaimScores, ClaimVerifier
 from judges.llm.injection_fences import Fence
 from judges.llm.llm_client import LlmClient, Observe, why_skipped
 from judges.llm.openai_chat_model import ChatModel, OpenAiChatModel
@@ -14,8 +14,9 @@ from judges.llm.providers import PROVIDERS, Endpoint, LlmKeySource
 from judges.llm.reply_score import ReplyScorer
 from judges.llm.response_parsing import read_claims
 from judges.llm.scoring_modes import LlmScoringMode
+from judges.llm_types import LlmCall, LlmScore, LlmVerdict, ScoreRequest
 from judges.protocols import JudgeError
-from judges.types import Chunk, Evidence, LlmCall, LlmScore, LlmVerdict, ScoreRequest
+from judges.types import Chunk, Claim, Evidence
 
 log = logging.getLogger(__name__)
 
@@ -29,15 +30,17 @@ class LlmJudge:
 
     Args:
         keys: provides the API keys of the endpoints.
-        model: judges claims and decomposes sentences; None to only score replies, each with the model in its request.
+        model: the model that judges claims and decomposes sentences. With None, the judge only scores replies, each
+            with the model named in the request.
         endpoints: the services, by name.
-        prices: for ``cost_usd``.
-        timeout_s: seconds per call, including the wait for a free slot.
-        token_budget: maximum text tokens per call; longer input is split over several calls, never truncated.
+        prices: the price table for ``cost_usd``.
+        timeout_s: time limit per call, including the wait for a free slot.
+        token_budget: maximum number of tokens of text per call. Longer input is split over several calls, never
+            truncated.
         concurrency: maximum number of concurrent calls.
         scoring_mode: the scale for reply scores.
         include_reasoning: whether scores include the reasoning; verdicts on claims always do.
-        observe: is called with every call.
+        observe: called with every call.
         chat: replaces the ``openai`` client library.
         nonce: creates the nonce for a call's fences.
     """
@@ -70,6 +73,7 @@ class LlmJudge:
             observe=observe,
         )
         self._claims = ClaimVerifier(self._client, self._fence, budget=token_budget)
+        self._claim_scores = ClaimScorer(self._client, self._fence, budget=token_budget)
         self._replies = ReplyScorer(
             self._client,
             self._fence,
@@ -88,8 +92,8 @@ class LlmJudge:
 
     @property
     def ready(self) -> bool:
-        """Whether claims can be judged now: a model and its key are configured, and its endpoint isn't failing
-        repeatedly."""
+        """Whether claims can be judged now. This requires a configured model, its key, and an endpoint that isn't
+        failing repeatedly."""
         return self.fault is None
 
     @property
@@ -106,7 +110,7 @@ class LlmJudge:
         return None
 
     async def start(self) -> None:
-        """Import the client library now rather than at the first call, because this takes a second or two. Sends
+        """Import the client library now instead of at the first call, because this takes a second or two. Sends
         nothing."""
         await self._client.start()
 
@@ -116,7 +120,8 @@ class LlmJudge:
         """Judge ``claim`` against ``passages``, which are ordered most relevant first. Raises JudgeError or
         TimeoutError.
 
-        Passages over the token budget are judged in batches: support in any batch comes first, then a contradiction.
+        Passages that exceed the token budget are judged in batches. Support in any batch takes precedence, then a
+        contradiction.
         """
         if self._model is None:
             raise JudgeError("no model is configured")
@@ -133,11 +138,24 @@ class LlmJudge:
         claims = await self._client.ask("decompose", self._model, prompt, read_claims, record)
         return [sentence] if claims is None else claims
 
-    async def score(self, request: ScoreRequest, reply: str, chunks: Sequence[Chunk]) -> LlmScore:
-        """Score ``reply`` against ``chunks``, which the reply's citation markers number from 1.
+    def claims_calls(
+        self, claims: Sequence[Claim], chunks: Sequence[Chunk], *, mode: LlmScoringMode, reasoning: bool
+    ) -> Sequence[ClaimsCall]:
+        """Build the calls that score all ``claims`` of a reply against ``chunks``: a single call, unless it would
+        exceed the token budget. ``mode`` is ``binary_yes_no`` or ``scale_1_5``. Raises JudgeOverloadedError."""
+        return self._claim_scores.calls(claims, chunks, mode=mode, reasoning=reasoning)
 
-        Failures of the LLM are not raised: ``skipped`` says why there is no score. An answer that cannot be parsed
-        scores 0.5.
+    async def score_claims(
+        self, calls: Sequence[ClaimsCall], record: Callable[[LlmCall], None], *, mode: LlmScoringMode
+    ) -> ClaimScores | None:
+        """Make ``calls``; return None if an answer cannot be parsed. Raises JudgeError or TimeoutError."""
+        if self._model is None:
+            raise JudgeError("no model is configured")
+        return await self._claim_scores.score(self._model, calls, record, mode=mode)
+
+    async def score(self, request: ScoreRequest, reply: str, chunks: Sequence[Chunk]) -> LlmScore:
+        """Score ``reply`` against ``chunks``, which the reply's citation markers number from 1. LLM failures are not
+        raised; ``skipped`` says why there is no score. An answer that cannot be parsed scores 0.5.
         """
         calls: list[LlmCall] = []
         try:

@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TypeVar
 
+from judges.circuit_breaker import MAX_FAILURES, OPEN_CIRCUIT_S, CircuitBreaker
 from judges.llm.openai_chat_model import ChatModel
 from judges.llm.prices import PriceTable
 from judges.llm.prompts import Prompt
 from judges.llm.providers import Endpoint, LlmKeySource, UnknownLlmError, resolve
+from judges.llm_types import LlmCall
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
-from judges.types import LlmCall
 
 log = logging.getLogger(__name__)
 
@@ -19,16 +21,8 @@ T = TypeVar("T")
 Observe = Callable[[LlmCall], None]
 
 _Service = tuple[str, str]
-"""The names of an endpoint and a model, because one model may fail while others on the same endpoint work."""
-
-MAX_FAILURES = 5
-"""Number of consecutive failures that open the circuit."""
-OPEN_CIRCUIT_S = 15.0
-"""How long the circuit stays open. Without it, each sentence would wait until its deadline."""
-
-SLOW_S = 2.0
-"""A call cancelled by the caller after this many seconds counts as a failure of the service; an earlier one does
-not."""
+"""The names of an endpoint and a model. Both are needed because one model may fail while others on the same endpoint
+work."""
 
 
 class NoKeyError(JudgeUnavailableError):
@@ -41,9 +35,9 @@ class LlmClient:
     Args:
         chat: sends the prompts.
         keys, endpoints, prices: as for ``LlmJudge``.
-        timeout_s: seconds per call, including the wait for a free slot.
+        timeout_s: time limit per call, including the wait for a free slot.
         concurrency: maximum number of concurrent calls.
-        observe: is called with every call, unlike the ``record`` argument of ``ask``, which gets only that call.
+        observe: called with every call, whereas the ``record`` argument of ``ask`` receives only that call.
     """
 
     def __init__(
@@ -64,8 +58,7 @@ class LlmClient:
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(concurrency)
         self._observe = observe
-        self._failures: dict[_Service, int] = {}
-        self._open_until: dict[_Service, float] = {}
+        self._breakers: defaultdict[_Service, CircuitBreaker] = defaultdict(CircuitBreaker)
 
     def check(self, model: str) -> None:
         """Check that ``model`` can be called. Raises UnknownLlmError, NoKeyError, or JudgeUnavailableError if the
@@ -75,9 +68,10 @@ class LlmClient:
     async def ask(
         self, mode: str, model: str, prompt: Prompt, read: Callable[[str], T | None], record: Observe
     ) -> T | None:
-        """Send ``prompt`` and return the answer parsed by ``read``, which is None if it cannot be parsed. Raises
+        """Send ``prompt`` and return the answer as parsed by ``read``, or None if it cannot be parsed. Raises
         JudgeError or TimeoutError."""
         endpoint, name, key = self._route(model)
+        breaker = self._breakers[endpoint.name, name]
         started, outcome, used = monotonic(), "timeout", (0, 0)
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
@@ -85,14 +79,15 @@ class LlmClient:
             used = completion.prompt_tokens, completion.completion_tokens
             found = read(completion.text)
             outcome = "unreadable" if found is None else "ok"
-            self._failures.pop((endpoint.name, name), None)
+            breaker.succeeded()
         except asyncio.CancelledError:  # The caller reached its own deadline or is gone.
-            if monotonic() - started > SLOW_S:
-                self._count_failure(endpoint, name)
+            if breaker.cancelled(monotonic() - started):
+                _warn_of_failures(endpoint, name)
             raise
         except (JudgeError, TimeoutError) as error:
             outcome = why_skipped(error)
-            self._count_failure(endpoint, name)
+            if breaker.failed():
+                _warn_of_failures(endpoint, name)
             raise
         finally:
             call = LlmCall(
@@ -119,25 +114,13 @@ class LlmClient:
         key = self._keys.key(endpoint.name)
         if key is None and endpoint.needs_key:
             raise NoKeyError(f"no key is configured for {endpoint.name}")
-        until = self._open_until.get((endpoint.name, name))
-        if until is not None and monotonic() < until:
-            raise JudgeUnavailableError(
-                f"{name} at {endpoint.name} failed {MAX_FAILURES} times in a row and is not called for now"
-            )
+        if self._breakers[endpoint.name, name].is_open:
+            raise JudgeUnavailableError(f"{name} at {endpoint.name} failed {MAX_FAILURES} times in a row and is paused")
         return endpoint, name, key
 
-    def _count_failure(self, endpoint: Endpoint, name: str) -> None:
-        service = endpoint.name, name
-        failures = self._failures[service] = self._failures.get(service, 0) + 1
-        if failures >= MAX_FAILURES:
-            self._open_until[service] = monotonic() + OPEN_CIRCUIT_S
-            if failures == MAX_FAILURES:
-                log.warning(
-                    "the LLM judge does not call %s at %s for %g s: it keeps failing",
-                    name,
-                    endpoint.name,
-                    OPEN_CIRCUIT_S,
-                )
+
+def _warn_of_failures(endpoint: Endpoint, name: str) -> None:
+    log.warning("the LLM judge does not call %s at %s for %g s: it keeps failing", name, endpoint.name, OPEN_CIRCUIT_S)
 
 
 def why_skipped(error: Exception) -> str:

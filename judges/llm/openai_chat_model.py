@@ -1,4 +1,4 @@
-"""Chat completions from any compatible service, through the ``openai`` client library."""
+"""Requests chat completions from any compatible service through the ``openai`` client library."""
 
 import asyncio
 import re
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _REASONING_MODELS = re.compile(r"o\d|gpt-5")
-"""These models accept no temperature, and their reasoning counts as completion tokens."""
+"""Models that accept no temperature and whose reasoning counts as completion tokens."""
 _REASONING_TOKENS = 8_000
 _NO_KEY = "none"
-"""Sent to a server that needs no key, because the library requires one."""
+"""A placeholder key for servers that need none, because the library requires a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +30,18 @@ class LlmCompletion:
 
 
 class ChatModel(Protocol):
-    """Sends one prompt to a model. The extension point for other client libraries."""
+    """Sends one prompt to a model. This is the extension point for other client libraries."""
 
     async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> LlmCompletion:
         """Send ``prompt`` to ``model`` and return the completion.
 
         Raises TimeoutError, JudgeOverloadedError if a rate limit is reached, JudgeUnavailableError if the endpoint
-        cannot be reached, and JudgeError otherwise. No message contains a key or a text.
+        cannot be reached, and JudgeError otherwise. No error message contains a key or text from a request.
         """
         ...
 
     async def start(self) -> None:
-        """Prepare now what would slow down the first call. Idempotent."""
+        """Do the preparations now that would otherwise slow down the first call. Idempotent."""
         ...
 
     async def aclose(self) -> None: ...
@@ -51,11 +51,11 @@ class OpenAiChatModel:
     """A ``ChatModel`` with one ``AsyncOpenAI`` client per endpoint and key. ``start`` or the first call imports the
     library.
 
-    A lost connection or a 5xx is retried once. A service that rejects a JSON schema or a temperature is asked without
-    them from then on.
+    A lost connection or a 5xx is retried once. If a service rejects a JSON schema or a temperature, it is no longer
+    sent one.
 
     Args:
-        timeout_s: seconds per attempt.
+        timeout_s: time limit per attempt.
     """
 
     def __init__(self, *, timeout_s: float) -> None:
@@ -82,7 +82,7 @@ class OpenAiChatModel:
         except openai.RateLimitError:
             raise JudgeOverloadedError(f"{endpoint.name}: rate limit reached") from None
         except openai.APIStatusError as error:
-            raise JudgeError(f"{endpoint.name} answered {error.status_code}") from None
+            raise JudgeError(f"{endpoint.name} returned HTTP {error.status_code}") from None
         except openai.APIConnectionError:
             raise JudgeUnavailableError(f"cannot reach {endpoint.name}") from None
         except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:

@@ -1,13 +1,15 @@
-"""The cost of a call, from a price table that users can extend."""
+"""Calculates the cost of LLM calls from a price table that users can extend."""
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _PER = 1_000_000
 
@@ -20,18 +22,30 @@ class Price:
     output: float
 
 
-class PriceTable:
-    """Prices by model name, which may be a shell glob. Entries of ``own`` take precedence over built-in ones, and
-    longer globs over shorter ones."""
+class _PriceList(NamedTuple):
+    """The contents of a price file: prices by glob, the date on which they were valid, and their source."""
 
-    def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        self._tables = [dict(own or {}), _built_in()]
+    prices: Mapping[str, Price]
+    as_of: date | None = None
+    source: str | None = None
+
+
+class PriceTable:
+    """Prices by model name, which may be a shell glob. Entries in ``own`` take precedence over built-in ones, and
+    longer globs over shorter ones. ``as_of`` and ``source`` describe the built-in list. ``own_as_of`` is the date in
+    the user's file, if it has one."""
+
+    def __init__(self, own: Mapping[str, Price] | None = None, *, own_as_of: date | None = None) -> None:
+        listed = _built_in()
+        self._tables = [dict(own or {}), listed.prices]
+        self.as_of, self.source, self.own_as_of = listed.as_of, listed.source, own_as_of
 
     @classmethod
     def read(cls, path: Path) -> "PriceTable":
         """Read the entries from a TOML file. Raises ValueError with a one-line message."""
         try:
-            return cls(_parse(tomllib.loads(path.read_text("utf-8"))))
+            read = _parse(tomllib.loads(path.read_text("utf-8")))
+            return cls(read.prices, own_as_of=read.as_of)
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError:
@@ -50,16 +64,30 @@ class PriceTable:
                     return table[max(globs, key=len)]
         return None
 
-    def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """Return the cost in US dollars, or None if the price is unknown."""
+    def cost_of(self, model: str, prompt_tokens: int, completion_tokens: int) -> Decimal | None:
+        """Return the exact cost in US dollars, or None if the price is unknown."""
         price = self.price(model)
         if price is None:
             return None
-        return (prompt_tokens * price.input + completion_tokens * price.output) / _PER
+        # Converted from text, because the decimal as written is meant, not the nearest binary fraction.
+        per_input, per_output = Decimal(str(price.input)), Decimal(str(price.output))
+        return (prompt_tokens * per_input + completion_tokens * per_output) / _PER
+
+    def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """Return the cost in US dollars as a float, or None if the price is unknown."""
+        cost = self.cost_of(model, prompt_tokens, completion_tokens)
+        return None if cost is None else float(cost)
 
 
-def _parse(document: Mapping[str, Any]) -> dict[str, Price]:
-    return {name: _price(name, entry) for name, entry in document.items()}
+def _parse(document: Mapping[str, Any]) -> _PriceList:
+    entries = dict(document)
+    as_of, source = entries.pop("as_of", None), entries.pop("source", None)
+    # A datetime is a date too, so its exact type is compared.
+    if as_of is not None and type(as_of) is not date:
+        raise ValueError("as_of must be a date, such as 2026-01-31")
+    if source is not None and not isinstance(source, str):
+        raise ValueError("source must be text")
+    return _PriceList({name: _price(name, entry) for name, entry in entries.items()}, as_of, source)
 
 
 def _price(name: str, entry: Any) -> Price:
@@ -72,5 +100,5 @@ def _price(name: str, entry: Any) -> Price:
 
 
 @cache
-def _built_in() -> dict[str, Price]:
+def _built_in() -> _PriceList:
     return _parse(tomllib.loads((files("judges.llm") / "prices.toml").read_text("utf-8")))

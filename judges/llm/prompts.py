@@ -1,8 +1,6 @@
-"""The prompts. Text from users, models and documents is inside fences; text outside comes from this module or the
-operator.
-
-The task comes first and is repeated at the end, because models give most weight to the text they read last, which
-should not be a document.
+"""The prompts. Text from users, models and documents is inside fences; text outside the fences comes from this module
+or the operator. The task comes first and is repeated at the end, because models give the most weight to the last text,
+which should not be a document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from judges.llm.injection_fences import Fence
-from judges.llm.scoring_modes import Scale
-from judges.types import Evidence
+from judges.llm.scoring_modes import ClaimScale, Scale
+from judges.types import Claim, Evidence
 
 Schema = Mapping[str, Any]
 
@@ -59,6 +57,10 @@ by these sources alone, not by what you know:
 - not_a_claim: it asserts nothing that a source could support (a greeting, a question, an offer, a heading).
 Give one verdict for each number."""
 
+_CLAIMS = """You check the numbered claims of one reply against sources. Judge each claim by the sources alone, not by
+what you know. A source supports a claim if it says it, in whatever words, with every detail: numbers, dates, units,
+names, conditions and negations included."""
+
 _DECOMPOSE = """You split a sentence into atomic claims: short statements, each of one fact, each to be understood by
 itself. Use the sentence's own words and keep every number, name, date, unit, condition and negation. Put what a pronoun
 stands for in its place, from the context if need be. Add nothing, leave nothing out, judge nothing, correct nothing:
@@ -66,8 +68,8 @@ a statement that seems wrong stays as it is. A sentence with one claim gives one
 
 
 def claim_prompt(fence: Fence, claim: str, context: str, passages: Sequence[tuple[int, Evidence]]) -> Prompt:
-    """Build the prompt for judging a claim. ``passages`` are (number, passage) pairs, in the order in which they
-    appear."""
+    """Build the prompt for judging a claim. ``passages`` are (number, passage) pairs, in the order in which they appear
+    in the prompt."""
     schema = _object(
         reasoning={"type": "string"},
         verdict={"type": "string", "enum": ["supported", "contradicted", "unverifiable"]},
@@ -117,6 +119,36 @@ def statements_prompt(
     parts = [_sources(fence, passages), *shown, _instructions(schema, "Judge each statement against the sources.")]
     task = _STATEMENTS + _extra_criteria(criteria)
     return _prompt(fence, "verdicts", task, parts, schema, max_tokens=200 + 30 * len(statements))
+
+
+def claims_prompt(
+    fence: Fence,
+    claims: Sequence[Claim],
+    passages: Sequence[tuple[int, Evidence]],
+    *,
+    scale: ClaimScale,
+    reasoning: bool,
+) -> Prompt:
+    """Build the prompt for scoring all ``claims`` of a reply at once."""
+    fields: dict[str, Schema] = {"reasoning": {"type": "string"}} if reasoning else {}
+    schema = _object(**fields, verdicts={"type": "array", "items": scale.schema})
+    shown = []
+    for number, claim in enumerate(claims, 1):
+        before = (
+            f"Claim {number} follows on this text:\n{fence.wrap('context', claim.context)}\n" if claim.context else ""
+        )
+        shown.append(f"{before}Claim {number}:\n{fence.wrap('claim', claim.text)}")
+    task = f"Judge the {len(claims)} claims against the sources." + (
+        " Keep the reasoning to a short text on all claims together." if reasoning else ""
+    )
+    return _prompt(
+        fence,
+        "verdicts",
+        f"{_CLAIMS}\n\n{scale.wording}",
+        [_sources(fence, passages), *shown, _instructions(schema, task)],
+        schema,
+        max_tokens=(900 if reasoning else 100) + 10 * len(claims),
+    )
 
 
 def decompose_prompt(fence: Fence, sentence: str, context: str) -> Prompt:

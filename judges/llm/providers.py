@@ -1,4 +1,4 @@
-"""Resolves a model name to the endpoint that serves it, and defines where API keys come from."""
+"""Resolves a model name to the endpoint that serves it, and defines the source of API keys."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ class Endpoint:
     """A service with OpenAI's chat completions API.
 
     ``api_version`` is set for Azure's older API, which requires it and has the model in the URL. With ``needs_key``,
-    the service is not called without a key.
+    the service is only called if there is a key.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Endpoint:
 
 
 class LlmKeySource(Protocol):
-    """Provides API keys. It is queried for every call, so that keys may be added, changed or removed at run time."""
+    """Provides API keys. It is queried for every call, so keys can be added, changed or removed at run time."""
 
     def key(self, name: str) -> str | None:
         """Return the key for the endpoint ``name``, or None. Must not block."""
@@ -39,7 +39,7 @@ PROVIDERS: Mapping[str, Endpoint] = MappingProxyType(
         "groq": Endpoint(name="groq", base_url="https://api.groq.com/openai/v1"),
     }
 )
-"""The services that can be identified from a model's name alone."""
+"""Services that can be identified from a model's name alone."""
 
 _BY_NAME = (
     (re.compile(r"gpt-|chatgpt-|o\d"), "openai"),

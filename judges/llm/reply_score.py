@@ -1,8 +1,10 @@
-"""Scores a whole reply against its sources in one call or, if they don't fit, from verdicts on its statements."""
+"""Scores a whole reply against its sources in one call. If they don't fit into one call, the score is derived from
+verdicts on the reply's statements."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 
+from judges.label_thresholds import UNREADABLE_SCORE
 from judges.llm.batch_merging import gather, merge_labels
 from judges.llm.context_window import batches, best_at_ends, estimate_tokens, split_sources, whole_sources
 from judges.llm.injection_fences import Fence
@@ -10,22 +12,22 @@ from judges.llm.llm_client import LlmClient, Observe
 from judges.llm.prompts import score_prompt, statements_prompt
 from judges.llm.response_parsing import read_statement_verdicts
 from judges.llm.scoring_modes import SCALES, LlmScoringMode
+from judges.llm_types import ScoreRequest
 from judges.protocols import JudgeOverloadedError
 from judges.sentences.splitter import IncrementalSplitter
-from judges.thresholds import UNREADABLE_SCORE
-from judges.types import Chunk, Evidence, Label, ScoreRequest
+from judges.types import Chunk, Evidence, Label
 
 MAX_CALLS = 64
-"""A reply that would need more calls is not scored."""
+"""Maximum number of LLM calls. A reply that would need more is not scored."""
 
 _STATEMENTS_SHARE = 0.25
-"""The share of a call's tokens reserved for statements, if not everything fits into one call."""
+"""Share of a call's tokens reserved for statements when more than one call is needed."""
 
 Numbered = tuple[int, str]
 
 
 class ReplyScorer:
-    """Asks an LLM to score replies. ``budget`` is the maximum number of text tokens per call."""
+    """Asks an LLM to score replies. ``budget`` is the maximum number of tokens of text per call."""
 
     def __init__(
         self,
@@ -64,8 +66,8 @@ class ReplyScorer:
     async def _score_in_parts(
         self, request: ScoreRequest, reply: str, chunks: Sequence[Chunk], record: Observe
     ) -> tuple[float, str | None]:
-        """Return the ratio of statements that some batch of sources supports. Every statement is judged against every
-        source."""
+        """Return the share of statements that at least one batch of sources supports. Every statement is judged against
+        every source."""
         for_statements = int(self._budget * _STATEMENTS_SHARE)
         for_sources = self._budget - for_statements
         statements = list(enumerate(await asyncio.to_thread(_statements, reply, for_statements), 1))
@@ -93,8 +95,8 @@ class ReplyScorer:
 
 
 def _share(labels: Sequence[Label | None]) -> float:
-    """Return the mean over all statements that make a claim: 1 if supported, 0.5 without a readable verdict, otherwise
-    0."""
+    """Return the mean score of all statements that make a claim. A statement scores 1 if it is supported, 0.5 if it has
+    no readable verdict, and otherwise 0."""
     claims = _claims(labels)
     if not claims:
         return 1.0

@@ -1,4 +1,4 @@
-"""Parses an LLM's answer leniently: JSON as requested, in a code block, or within prose.
+"""Parses an LLM's answer leniently: the JSON may stand alone (as requested), in a code block, or within prose.
 
 If an answer cannot be parsed or contradicts itself, the result is None, which the caller treats as neutral.
 """
@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from judges.thresholds import LLM_MIN_CONFIDENCE
-from judges.types import Label, LlmVerdict
+from judges.label_thresholds import LLM_MIN_CONFIDENCE
+from judges.llm_types import LlmVerdict
+from judges.types import Label
 
 _SCORE = re.compile(r"\A\W*(?:score\W{0,6})?([01](?:\.\d+)?|\.\d+)\W*\Z", re.IGNORECASE)
 _WORDS = {
@@ -23,6 +24,7 @@ _WORDS = {
     Label.NOT_A_CLAIM: ("not_a_claim", "not a claim", "no claim", "no_claim"),
 }  # fmt: skip
 _LABELS = {word: label for label, words in _WORDS.items() for word in words}
+_YES_NO = {"yes": 1, "no": 0, "true": 1, "false": 0}
 _MAX_CORRECTION_CHARS = 2_000
 _MAX_REASONING_CHARS = 4_000
 _DEFAULT_CONFIDENCE = 0.75
@@ -30,10 +32,10 @@ _DEFAULT_CONFIDENCE = 0.75
 
 
 def read_claim_verdict(text: str, *, sources: int) -> LlmVerdict | None:
-    """Parse the verdict on a claim, with the positions of the sources it names. ``sources`` is the number of sources
-    shown.
+    """Parse the verdict on a claim, with the positions of the sources that it names. ``sources`` is the number of
+    sources shown.
 
-    A verdict with less confidence than ``LLM_MIN_CONFIDENCE`` becomes unverifiable.
+    A verdict whose confidence is below ``LLM_MIN_CONFIDENCE`` becomes unverifiable.
     """
     answer = _object(text, "verdict")
     label = None if answer is None else _label(answer["verdict"])
@@ -66,14 +68,14 @@ def read_score(text: str) -> tuple[float, str | None] | None:
 
 
 def read_scale(text: str) -> tuple[float, str | None] | None:
-    """Parse a score from 1 to 5, converted to 0 to 1, and its reasoning."""
+    """Parse a score from 1 to 5, convert it to the range 0 to 1, and return it with its reasoning."""
     answer = _object(text, "score") or {"score": text.strip()}
     value = _number(answer["score"])
     return None if value is None or value not in (1, 2, 3, 4, 5) else ((value - 1) / 4, _reasoning(answer))
 
 
 def read_yes_no(text: str) -> tuple[float, str | None] | None:
-    """Parse yes or no, converted to 1 or 0, and its reasoning."""
+    """Parse yes or no, convert it to 1 or 0, and return it with its reasoning."""
     answer = _object(text, "grounded") or {"grounded": text.strip().strip(".").lower()}
     value = answer["grounded"]
     known = {True: 1.0, False: 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
@@ -96,6 +98,17 @@ def read_statement_verdicts(text: str) -> Mapping[int, Label] | None:
     return {place: label for place, label in found.items() if label is not None}
 
 
+def read_raw_scores(text: str, *, count: int, values: range) -> tuple[tuple[int, ...], str | None] | None:
+    """Parse the raw scores of ``count`` claims, each of which must be one of ``values``, and the reasoning. True counts
+    as 1, and false as 0."""
+    answer = _object(text, "verdicts")
+    if answer is None or not isinstance(answer["verdicts"], list) or len(answer["verdicts"]) != count:
+        return None
+    scores = [_raw_score(value, values) for value in answer["verdicts"]]
+    found = tuple(score for score in scores if score is not None)
+    return (found, _reasoning(answer)) if len(found) == count else None
+
+
 def read_claims(text: str) -> Sequence[str] | None:
     """Parse a list of statements."""
     answer = _object(text, "claims")
@@ -106,8 +119,8 @@ def read_claims(text: str) -> Sequence[str] | None:
 
 
 def _object(text: str, key: str) -> dict[str, Any] | None:
-    """Return the JSON object in the answer that has ``key``, or None if there is no such object, or several disagree on
-    it."""
+    """Return the JSON object in the answer that has ``key``, or None if there is no such object or if several disagree
+    on its value."""
     found = [value for value in _objects(text) if key in value]
     return found[-1] if found and all(value[key] == found[-1][key] for value in found) else None
 
@@ -140,6 +153,14 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def _raw_score(value: Any, values: range) -> int | None:
+    if 0 in values:
+        value = _YES_NO.get(value.strip().lower(), value) if isinstance(value, str) else value
+        value = int(value) if isinstance(value, bool) else value
+    number = _number(value)
+    return int(number) if number is not None and number in values else None
+
+
 def _share(value: Any) -> float | None:
     """Convert a number from 0 to 1, or a percentage, to a number from 0 to 1."""
     percent = isinstance(value, str) and value.strip().endswith("%")
@@ -154,7 +175,7 @@ def _reasoning(answer: Mapping[str, Any]) -> str | None:
 
 
 def _text(value: Any, longest: int) -> str | None:
-    """Return the text as one line, or None if it is missing or much longer than requested."""
+    """Return the text on one line, or None if it is missing or much longer than requested."""
     if not isinstance(value, str):
         return None
     line = " ".join(value.split())

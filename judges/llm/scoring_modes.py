@@ -1,4 +1,5 @@
-"""The scales on which an LLM scores a reply: their wording in the prompt, and the parsing of answers."""
+"""The scales on which an LLM scores a reply or its claims: how each is worded in the prompt, and how its answers are
+parsed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ class LlmScoringMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """``wording`` describes the scale to the LLM, ``field`` and ``schema`` the answer; ``read`` parses it."""
+    """``wording`` describes the scale to the LLM, and ``field`` and ``schema`` describe the answer, which ``read``
+    parses."""
 
     wording: str
     field: str
@@ -45,4 +47,31 @@ SCALES: Mapping[LlmScoringMode, Scale] = {
         wording=_STEPS, field="score", schema={"type": "integer", "enum": [1, 2, 3, 4, 5]}, read=read_scale
     ),
     LlmScoringMode.BINARY: Scale(wording=_YES_NO, field="grounded", schema={"type": "boolean"}, read=read_yes_no),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimScale:
+    """A scale for single claims. ``schema`` describes one score in the answer, and ``values`` are the possible raw
+    scores."""
+
+    wording: str
+    schema: Mapping[str, Any]
+    values: range
+
+
+CLAIM_SCALES: Mapping[LlmScoringMode, ClaimScale] = {
+    LlmScoringMode.BINARY: ClaimScale(
+        wording="""verdicts has one value for each claim, in their order: true if the sources support it; false if a
+source states otherwise, or if they do not say all of it.""",
+        schema={"type": "boolean"},
+        values=range(2),
+    ),
+    LlmScoringMode.SCALE: ClaimScale(
+        wording="""verdicts has one whole number from 1 to 5 for each claim, in their order:
+1: a source states otherwise, or no source addresses it; 2: hardly supported; 3: supported in part; 4: mostly, with
+minor gaps; 5: fully supported.""",
+        schema={"type": "integer", "enum": [1, 2, 3, 4, 5]},
+        values=range(1, 6),
+    ),
 }

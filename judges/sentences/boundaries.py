@@ -1,12 +1,168 @@
-"""Decides where a sentence ends, by each character that may end one and the text after it."""
+"""Decides where a sentence ends, given a character that may end it and the text around it."""
 
-from judges.sentences.brackets import Enclosures, closer_of
-from judges.sentences.full_stops import FullStopKind, classify, ends
+import re
+from enum import Enum, auto
+
 from judges.sentences.lookahead import LINE_ENDS, LineKind, Lookahead
 from judges.text.languages.rules import SplitRules
 
+_LABEL = re.compile(r"[\s>*_#+•–—-]*\(?(?:\d{1,3}(?:\.\d{1,3}){0,3}|[A-Za-z]|[ivxIVX]{1,5})\Z")
+_ACRONYM = re.compile(r"[^\W\d_](?:\.-?[^\W\d_]{1,2})+\Z")
+_ELISION = re.compile(r"\A\w{1,2}['’]")
+_NUMERAL = re.compile(r"\d.*|[IVXLC]+|[A-Z]", re.DOTALL)
+_OPENERS = "([{\"'“„«‚‘*_~"
+_WINDOW = 48
+
+
+class FullStopKind(Enum):
+    """The kind of text before a full stop. It determines which text must follow for the sentence to end."""
+
+    PLAIN = auto()
+    """An ordinary word; no lower-case letter may follow."""
+    NEVER = auto()
+    """A title or a list label; the sentence never ends here."""
+    NUMBERED = auto()
+    """"No.", "Art.", "Jan."; no number or numeral may follow."""
+    LOOSE = auto()
+    """"etc.", "p.m."; a capital letter that does not begin an acronym or weekday must follow."""
+    ENDING = auto()
+    """"Inc.", "U.S."; a word that usually begins a sentence must follow."""
+    INITIAL = auto()
+    """"J.", "z."; the same as for "Inc.", unless the letter is a word itself ("a size M.")."""
+    ORDINAL = auto()
+    """"3."; anything that does not make it an ordinal must follow."""
+
+
+def classify(rules: SplitRules, text: str, start: int, at: int) -> tuple[FullStopKind, str]:
+    """Return the kind of the full stop at ``text[at]`` in the sentence that begins at ``start``, and the word before
+    the abbreviation.
+    """
+    if at - start <= 16 and _LABEL.match(text, start, at):
+        return FullStopKind.NEVER, ""
+    words = text[max(start, at - _WINDOW) : at].split()
+    if not words:
+        return FullStopKind.PLAIN, ""
+    word = _ELISION.sub("", words[-1].lstrip(_OPENERS)).casefold()
+    previous = words[-2].lstrip(_OPENERS) if len(words) > 1 else ""
+    keys = {word, previous.casefold() + word}
+    for kind, table in (
+        (FullStopKind.NEVER, rules.titles),
+        (FullStopKind.NUMBERED, rules.numbered),
+        (FullStopKind.LOOSE, rules.loose),
+        (FullStopKind.ENDING, rules.ending),
+    ):
+        if keys & table:
+            return kind, previous
+    return _by_shape(word), previous
+
+
+def _by_shape(word: str) -> FullStopKind:
+    if len(word) == 1 and word.isalpha():
+        return FullStopKind.INITIAL
+    if word.isdecimal() and len(word) <= 3:
+        return FullStopKind.ORDINAL
+    if _ACRONYM.match(word):
+        return FullStopKind.ENDING
+    return FullStopKind.PLAIN
+
+
+def ends(rules: SplitRules, stop: FullStopKind, before: str, initial: str, following: str) -> bool:
+    """Return whether the sentence ends at a full stop whose kind is not plain.
+
+    Args:
+        rules: the tables of abbreviations.
+        stop: the kind of the full stop.
+        before: the word before the abbreviation, as written.
+        initial: the character before the full stop.
+        following: the next word, with its full stop if it has one.
+    """
+    word = following.casefold()
+    starts = word in rules.starters
+    match stop:
+        case FullStopKind.NEVER:
+            return False
+        case FullStopKind.NUMBERED:
+            return starts or not _NUMERAL.fullmatch(following)
+        case FullStopKind.LOOSE:
+            return not (len(following) > 1 and following.isupper()) and word not in rules.calendar
+        case FullStopKind.ENDING:
+            return starts
+        case FullStopKind.INITIAL:
+            return starts or (initial.isupper() and _is_no_name(rules, before))
+        case _:
+            return starts or not (word in rules.ordinal_after or before.casefold() in rules.ordinal_before)
+
+
+def _is_no_name(rules: SplitRules, before: str) -> bool:
+    return before.islower() and before.isalpha() and before not in rules.initial_before
+
+
+_PAIRS = dict(zip("([{（【「『《〈〔［｛", ")]}）】」』》〉〕］｝", strict=True))
+# Quotation marks by family: one closes an open one of its family, unless it is where a quotation opens.
+_FAMILY = {'"': '"', "“": '"', "”": '"', "„": '"', "‘": "’", "’": "’", "‚": "’", "«": "»", "»": "»"}
+_OPENING_MARKS = frozenset("“„‘‚«")
+_BEFORE_OPENING = frozenset("([{-–—*_:：")
+_MAX_OPEN = 400
+_MAX_DEPTH = 16
+_MAX_RUN = 8
+
+CHARACTERS = "".join((*_PAIRS, *_PAIRS.values(), *_FAMILY, "`"))
+
+
+class Enclosures:
+    """The marks that are open at a position in a sentence. A mark that stays open for too long is dropped.
+
+    Positions are relative to the start of the sentence.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str, int]] = []
+
+    def at(self, position: int) -> list[str]:
+        """Return the closing marks that are still missing, innermost last."""
+        while self._open and position - self._open[0][1] > _MAX_OPEN:
+            del self._open[0]
+        return [closer for closer, _ in self._open]
+
+    def take(self, ahead: Lookahead, at: int) -> None:
+        """Process the mark at ``at``. Raises MoreTextNeeded."""
+        ch, position = ahead.text[at], at - ahead.start
+        before = ahead.text[at - 1] if position else " "
+        enclosed = self.at(position)
+        if ch == "`":
+            if before != "`":
+                run = ch * ahead.run(at, ch, _MAX_RUN)
+                self._toggle(run, position, opens=run not in enclosed)
+        elif enclosed and enclosed[-1][0] == "`":
+            return
+        elif ch in _FAMILY:
+            self._quote(ch, position, before, ahead.char(at + 1))
+        elif ch not in _PAIRS:
+            self._toggle(ch, position, opens=False)
+        elif before not in ":;":  # otherwise a sad face
+            self._toggle(_PAIRS[ch], position, opens=True)
+
+    def _quote(self, ch: str, position: int, before: str, after: str) -> None:
+        closer = _FAMILY[ch]
+        is_open = any(closer == other for other, _ in self._open)
+        may_open = (before.isspace() or before in _BEFORE_OPENING) and bool(after) and not after.isspace() and ch != "’"
+        if is_open and may_open and ch not in _OPENING_MARKS:  # the one before was no quotation
+            self._toggle(closer, position, opens=False)
+        self._toggle(closer, position, opens=may_open or (ch in _OPENING_MARKS and not is_open))
+
+    def _toggle(self, closer: str, position: int, *, opens: bool) -> None:
+        if opens:
+            if len(self._open) < _MAX_DEPTH:
+                self._open.append((closer, position))
+            return
+        for depth in range(len(self._open) - 1, -1, -1):
+            if self._open[depth][0] == closer:
+                del self._open[depth:]
+                return
+
+
 HARD = frozenset("。！？｡⁇⁈⁉‼؟۔।॥։።፧။៕")
-"""End marks that do not need white space after them."""
+"""End marks that need no white space after them."""
 MARKS = HARD | frozenset(".!?…")
 _AFTER_MARK = frozenset("\"'”’»*_~¹²³⁰⁴⁵⁶⁷⁸⁹")
 _CITES = frozenset("[【")
@@ -15,7 +171,7 @@ _MARKUP = frozenset("*_~\"'“„‘‚«»([{¿¡")
 _INDENT = frozenset(" \t>")
 _BLANK = frozenset(" ")
 _OPEN_ENDED = frozenset(".!?…,;&+/–-，、；")
-"""Before a line feed: the sentence continues, or its full stop was found not to end it."""
+"""Characters before a line feed that show that the sentence continues or that a full stop doesn't end it."""
 _MAX_CLOSERS = 16
 _MAX_MARKUP = 6
 _MAX_FENCE_SPACE = 8
@@ -24,7 +180,8 @@ _LINE = 48
 
 
 class BoundaryDetector:
-    """Decides, for each character at which the sentence in ``ahead`` may end, whether and where it does.
+    """Decides for each character at which the sentence in ``ahead`` may end whether it ends there, and at which
+    position.
 
     Every method takes a position and returns the end of the sentence, including the white space after it, or None. If
     that is not certain yet, it raises MoreTextNeeded and leaves the state unchanged.
@@ -36,11 +193,11 @@ class BoundaryDetector:
         self._open = Enclosures()
 
     def reset(self) -> None:
-        """A new sentence begins: no bracket or quotation is open."""
-        self._open.clear()
+        """Begin a new sentence, with no open brackets or quotations."""
+        self._open = Enclosures()
 
     def decide(self, at: int) -> int | None:
-        """In running text."""
+        """Return the end of the sentence in running text."""
         ch = self._ahead.text[at]
         if ch in LINE_ENDS:
             return self._line_end(at)
@@ -52,11 +209,13 @@ class BoundaryDetector:
         return None
 
     def line(self, at: int) -> int | None:
-        """At the end of a line that is a block by itself."""
+        """Return the end of a sentence that ends with its line because the line is a separate block."""
         return self._ahead.skip_space(at)
 
     def fence(self, at: int, marker: str) -> int | None:
-        """At the end of a line in a code block: the end of the block, if the next line closes it."""
+        """Return the end of a sentence that ends with a line of a code block. If the next line closes the block, this
+        is the end of the block.
+        """
         ahead = self._ahead
         line = ahead.skip(at + 1, _INDENT, _MAX_FENCE_SPACE)
         run = ahead.run(line, marker[0])
@@ -110,7 +269,7 @@ class BoundaryDetector:
         enclosed = self._open.at(at - ahead.start)
         for _ in range(_MAX_CLOSERS):
             ch = ahead.char(at)
-            if (closer := closer_of(ch)) in enclosed:
+            if (closer := _FAMILY.get(ch, ch)) in enclosed:
                 del enclosed[len(enclosed) - 1 - enclosed[::-1].index(closer) :]
                 closed = True
             elif ch in _AFTER_MARK:
@@ -127,7 +286,7 @@ class BoundaryDetector:
         return at, closed, enclosed
 
     def _soft_end(self, at: int, end: int, *, asks: bool) -> int | None:
-        """The end of the sentence if the mark at ``at``, with its closing marks up to ``end``, ends it."""
+        """Return the end of the sentence if the mark at ``at``, with its closing marks up to ``end``, ends it."""
         ahead = self._ahead
         after = ahead.skip_space(end)
         if after < ahead.limit and after - end <= 2 and ahead.char(after) in _CITES and not ahead.lines(end, after):
@@ -152,7 +311,8 @@ class BoundaryDetector:
         return after if is_end else None
 
     def _colon(self, at: int, colon: str) -> int | None:
-        """A colon ends an empty lead-in ("Here is what I found: The trail ...")."""
+        """Return the end of the sentence if it is an empty lead-in that ends with a colon ("Here is what I found: The
+        trail ...")."""
         ahead = self._ahead
         opening = ahead.text[ahead.start : min(at, ahead.start + _OPENING)].lstrip(" \n\t*_>").casefold()
         if not opening.startswith(self._rules.lead_ins) or self._open.at(at - ahead.start):
@@ -167,10 +327,10 @@ class BoundaryDetector:
 
 
 def _is_unspaced(ch: str) -> bool:
-    """Whether ``ch`` is from a script without spaces between sentences: kana, Han, full-width forms."""
+    """Return whether ``ch`` belongs to a script that has no spaces between sentences: kana, Han, full-width forms."""
     return "\u3040" <= ch <= "\u9fff" or "\uff00" <= ch <= "\uffef"
 
 
 def _continues_quotation(ch: str) -> bool:
-    """Whether ``ch``, directly after a quotation, continues the sentence: kana of a particle, or 的."""
+    """Return whether ``ch``, directly after a quotation, continues the sentence: kana of a particle, or 的."""
     return "\u3041" <= ch <= "\u309f" or ch == "的"

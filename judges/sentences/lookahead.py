@@ -1,4 +1,5 @@
-"""Reads ahead in text that is still arriving; reading beyond its end raises, so that no decision depends on it."""
+"""Reads ahead in text that is still arriving. Reading beyond its current end raises an exception, so no decision
+depends on how much has arrived."""
 
 from enum import Enum, auto
 
@@ -14,21 +15,21 @@ _MAX_RUN = 64
 
 
 class MoreTextNeeded(Exception):
-    """The text so far is not enough to decide; more text, or its end, will be."""
+    """The text so far is not enough for a decision: more text is needed, or the information that the text has ended."""
 
 
 class LineKind(Enum):
-    """The kind of block that a line begins."""
+    """The kind of block that begins with a line."""
 
     TEXT = auto()
     ITEM = auto()
     LINE = auto()
-    """A heading, table row or rule: ends with its line."""
+    """A heading, table row or rule. Each ends with its line."""
     FENCE = auto()
 
 
 class Lookahead:
-    """The text from the open sentence on, which extends from ``start`` to ``limit`` at most.
+    """The text from the beginning of the open sentence, which extends from ``start`` to ``limit`` at most.
 
     Each method raises ``MoreTextNeeded`` if its result depends on text that has not arrived, unless the text has
     ``ended``.
@@ -52,7 +53,7 @@ class Lookahead:
         self._gap = (self._gap[0] - count, self._gap[1] - count)
 
     def char(self, at: int) -> str:
-        """The character at ``at``; "" after the end of the text."""
+        """Return the character at ``at``; "" after the end of the text."""
         if at < len(self.text):
             return self.text[at]
         if self.ended:
@@ -60,11 +61,11 @@ class Lookahead:
         raise MoreTextNeeded
 
     def lines(self, start: int, end: int) -> int:
-        """The number of line ends; a paragraph separator counts as two."""
+        """Return the number of line ends; a paragraph separator counts as two."""
         return sum(self.text.count(ch, start, end) for ch in LINE_ENDS + LINE_ENDS[-1])
 
     def skip_space(self, at: int) -> int:
-        """The first position from ``at`` that is not white space, or the limit."""
+        """Return the first position from ``at`` that is not white space, or the limit."""
         start, end = self._gap if self._gap[0] <= at <= self._gap[1] else (at, at)
         limit, text = self.limit, self.text
         while end < limit and end < len(text) and text[end].isspace():
@@ -75,25 +76,26 @@ class Lookahead:
         return max(at, min(end, limit))
 
     def skip(self, at: int, characters: frozenset[str], most: int) -> int:
-        """The first position from ``at`` that is not one of ``characters``, at most ``most`` characters on."""
+        """Return the first position from ``at`` that is not one of ``characters``, at most ``most`` characters
+        later."""
         end = at
         while end - at < most and self.char(end) in characters:
             end += 1
         return end
 
     def starts_lower_case(self, at: int) -> bool:
-        """Whether a lower-case word starts here that is not a name such as iPhone or eBay."""
+        """Return whether a lower-case word starts here that is not a name such as iPhone or eBay."""
         return self.char(at).islower() and not self.char(at + 1).isupper()
 
     def run(self, at: int, ch: str, most: int = _MAX_RUN) -> int:
-        """How often ``ch`` is repeated from ``at``, up to ``most``."""
+        """Return how often ``ch`` is repeated from ``at``, up to ``most``."""
         count = 0
         while count < most and self.char(at + count) == ch:
             count += 1
         return count
 
     def word(self, at: int) -> str:
-        """The word at ``at``, with its full stop if it is a single letter."""
+        """Return the word at ``at``, with its full stop if it is a single letter."""
         end = at
         while end - at < _MAX_WORD and self.char(end).isalnum():
             end += 1
@@ -102,7 +104,7 @@ class Lookahead:
         return self.text[at:end]
 
     def citation(self, at: int) -> int | None:
-        """The end of the citation marker that opens at ``at``; None if it is not one."""
+        """Return the end of the citation marker that opens at ``at``, or None if it is not a citation marker."""
         closers, limit, end = "]】", at + _MAX_CITATION, at + 1
         while end < limit:
             ch = self.char(end)
@@ -119,7 +121,7 @@ class Lookahead:
         return None
 
     def block(self, at: int) -> tuple[LineKind, str]:
-        """The kind of the line that begins at ``at``; for a fence also its marker."""
+        """Return the kind of the line that begins at ``at`` and, for a fence, its marker."""
         ch = self.char(at)
         if ch in ("`", "~"):
             run = self.run(at, ch)
@@ -135,7 +137,8 @@ class Lookahead:
         return run < 7 and (not self.char(at + run) or self.char(at + run).isspace())
 
     def _is_info(self, at: int, fence: str) -> bool:
-        """Whether the rest of the line can be the info string of a fence; inline code has its closing marks there."""
+        """Return whether the rest of the line can be the info string of a fence. For inline code it can't, because it
+        contains the closing marks."""
         for end in range(at, at + _MAX_INFO):
             ch = self.char(end)
             if not ch or ch in LINE_ENDS:

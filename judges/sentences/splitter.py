@@ -1,15 +1,14 @@
 """Splits text into sentences while it arrives.
 
-The text is scanned once. Every decision depends only on the text: one that would need text beyond what has arrived is
-deferred (``MoreTextNeeded``) and made when there is more, so where the deltas are cut does not matter. Look-ahead and
-the length of a sentence are bounded, so the work per character is constant.
+The text is scanned once. Every decision depends only on the text, not on where the deltas are cut: a decision that
+needs more text than has arrived is postponed (``MoreTextNeeded``). Look-ahead and sentence length are bounded, so the
+work per character is constant.
 """
 
 import re
 from collections.abc import Sequence
 
-from judges.sentences.boundaries import MARKS, BoundaryDetector
-from judges.sentences.brackets import CHARACTERS
+from judges.sentences.boundaries import CHARACTERS, MARKS, BoundaryDetector
 from judges.sentences.lookahead import LINE_ENDS, LineKind, Lookahead, MoreTextNeeded
 from judges.text.languages.rules import LANGUAGES, split_rules
 from judges.text.markdown import plain, plain_code
@@ -32,8 +31,8 @@ class IncrementalSplitter:
     Raises ValueError if ``max_chars`` is less than 1 or a language has no table.
 
     Args:
-        max_chars: the longest sentence in characters. A longer one is cut at white space (code at a line end), or
-            within a word if there is none.
+        max_chars: maximum length of a sentence in characters. A longer sentence is cut at white space (code at the end
+            of a line), or within a word if there is no white space.
         languages: codes of the abbreviation tables to use.
     """
 
@@ -58,8 +57,8 @@ class IncrementalSplitter:
         return self._take()
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """The text has ended; return the rest. ``truncated``: it was cut off, so a last sentence without an end mark is
-        not ``complete``."""
+        """End the text and return its remaining sentences. ``truncated`` means that the text was cut off, so a last
+        sentence without an end mark is not ``complete``."""
         self._ahead.ended = True
         sentences = self._take()
         end = len(self._ahead.text)
@@ -69,7 +68,7 @@ class IncrementalSplitter:
         return sentences
 
     def pause(self) -> Sequence[Sentence]:
-        """End the current sentence and line here; return the rest of what has arrived. More text may follow."""
+        """End the current sentence and line here, and return the text that has arrived. More text may follow."""
         sentences = self.flush()
         arrived = len(self._ahead.text)
         self._ahead.drop(arrived)
@@ -95,7 +94,7 @@ class IncrementalSplitter:
         return sentences
 
     def _next_end(self) -> int | None:
-        """Scan to the end of the open sentence; None if the text is exhausted. Raises MoreTextNeeded."""
+        """Scan to the end of the open sentence. Return None if the text is exhausted. Raises MoreTextNeeded."""
         if self._block is None:
             self._begin()
         points = _POINTS if self._block in (LineKind.TEXT, LineKind.ITEM) else _LINE_POINTS
@@ -129,7 +128,8 @@ class IncrementalSplitter:
                 return self._boundaries.decide(at)
 
     def _cut(self, limit: int) -> int:
-        """Where to cut a sentence that reaches ``limit`` without an end; in its second half."""
+        """Return the position at which to cut a sentence that reaches ``limit`` without an end. It is in the second
+        half of the sentence."""
         text, half = self._ahead.text, self._ahead.start + self._max_chars // 2
         if self._block is LineKind.FENCE and (line := text.rfind("\n", half, limit) + 1):
             return line
@@ -154,7 +154,8 @@ class IncrementalSplitter:
         return sentence
 
     def _resume(self, end: int) -> None:
-        """Continue after a sentence. One cut for its length was scanned beyond its end."""
+        """Continue after a sentence. A sentence that is cut because of its length has already been scanned beyond the
+        cut."""
         self._boundaries.reset()
         if self._at < end:
             self._at = end

@@ -17,8 +17,8 @@ _B = 0.75
 
 
 def terms(text: str) -> list[str]:
-    """The words of ``text``, normalised so that forms of one word are equal: lower case, no plural ``s``, seven letters
-    at most. Scripts without spaces give bigrams of characters."""
+    """Return the words of ``text``, normalised so that forms of the same word are equal: in lower case, without a
+    plural ``s``, and cut to seven letters. Text in scripts without spaces is split into bigrams of characters."""
     folded = text.casefold()
     runs: list[str] = _RUN.findall(folded)
     if folded.isascii() or not _UNSPACED.search(folded):
@@ -37,7 +37,8 @@ def _stem(run: str) -> str:
 
 
 def substance(term: str) -> float:
-    """How much ``term`` says about the subject of a text, 0–1, regardless of other texts: little for a short word."""
+    """Return how specific ``term`` is to the subject of the text that contains it (0–1), regardless of other texts. It
+    is low for short words."""
     return 1.0 if len(term) > _FUNCTION_WORD or not (term.isascii() and term.isalpha()) else 0.2
 
 
@@ -54,15 +55,15 @@ class Bm25:
                 self._postings[term].append((index, count * (_K1 + 1.0) / (count + norm)))
 
     def weight(self, term: str) -> float:
-        """The inverse document frequency of ``term``: positive, and highest for a term in none of the texts."""
+        """Return the inverse document frequency of ``term``: positive, and highest for a term in none of the texts."""
         count = len(self._postings.get(term, ()))
         return log(1.0 + (self._size - count + 0.5) / (count + 0.5))
 
     def scores(self, query: Iterable[str]) -> list[float]:
-        """The score of each text; 0 for one that shares no term with ``query``."""
+        """Return the score of each text; 0 for a text that shares no term with ``query``."""
         scores = [0.0] * self._size
-        for term in dict.fromkeys(query):
+        for term in filter(self._postings.__contains__, dict.fromkeys(query)):
             weight = self.weight(term)
-            for index, part in self._postings.get(term, ()):
+            for index, part in self._postings[term]:
                 scores[index] += weight * part
         return scores

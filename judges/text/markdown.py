@@ -1,36 +1,113 @@
-"""Converts Markdown to the plain text that a judge reads."""
+"""Parses Markdown and HTML into fragments that cover every character, and into the text that a judge reads."""
 
-from collections.abc import Sequence
+import html
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from judges.text.fragments import (
-    CITATION,
-    HEADING,
-    ITEM,
-    ROW,
-    cell_fragments,
-    code_fragments,
-    fragments,
+    INVISIBLE_CHARACTERS,
+    Fragment,
+    FragmentKind,
+    Resolves,
+    join_surrogates,
     spoken,
+    text_fragments,
 )
 
-__all__ = ["CITATION", "HEADING", "ITEM", "ROW", "cells", "plain", "plain_code", "verbalise_row"]
+_NAMED = r"(?:[Dd]oc(?:ument)?|[Ss]ource|[Rr]ef(?:erence)?|[Cc]hunk|[Qq]uelle|[Dd]okument|[Ff]uente)s?"
+CITATION: Final = re.compile(
+    rf"\[\[?\^?(?:{_NAMED}[ :#_-]{{0,2}})?\d{{1,3}}(?:[ ,;–†-]{{1,2}}\^?\d{{1,3}}){{0,8}}\]?\]"
+    rf"|\[{_NAMED}: ?[^\[\]\n]{{1,60}}\]"
+    r"|【[^【】\n]{1,60}】"
+)
+"""Text that looks like a citation marker: ``[1]``, ``[^2]``, ``[3, 4]``, ``[doc 5]``, ``【6†source】``."""
+
+ROW: Final = re.compile(r"\s*\|")
+HEADING: Final = re.compile(r"\s*#{1,6}(?:[ \t]|\Z)")
+ITEM: Final = re.compile(
+    r"\s*(?:>\s?){0,8}(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+(?:\[[ xX]\][ \t]+)?"
+)
+
+_BLOCK = re.compile(rf"(?:\s*>){{0,8}}(?:\s*#{{1,6}}[ \t]+|{ITEM.pattern})?(?:\s*\Z)?")
+_ITEM_NUMBER = re.compile(r"\d{1,3}|[A-Za-z](?=\))")
+_RULE = re.compile(r"\s*(?:[-_*=]\s*){3,}\Z")
+_DEFINITION = re.compile(
+    r"\s{0,20}(?P<label>\[\^?[^\[\]\n]{1,60}\]):[ \t]{0,20}"
+    r"(?P<target><[^<>\s]{1,1000}>|[^\s<>]{0,200}[./:#][^\s<>]{0,1000})"
+    r"(?P<title>[ \t]{1,20}(?:\"[^\"\n]{0,300}\"|'[^'\n]{0,300}'|\([^()\n]{0,300}\)))?\s*\Z"
+)
+_TARGET = r"<?[^()\s<>]{0,1000}(?:\([^()\s]{0,200}\)[^()\s]{0,200})?>?"
+_TITLE = r"\s{1,20}(?:\"[^\"]{0,300}\"|'[^']{0,300}')"
+_DESTINATION = re.compile(rf"\((?P<target>{_TARGET})(?P<title>{_TITLE})?\s{{0,20}}\)")
+_BRACKET = r"[(\[［【（〔⟨{][^()\[\]［］【】（）〔〕⟨⟩{}\n]{1,120}[)\]］】）〕⟩}]"
+_TOKEN = re.compile(
+    r"(?P<comment><!--)"
+    r"|(?P<bogus><[!?][^<>\n]{0,200}>)"
+    r"|(?P<code>(?P<ticks>`{1,3})(?P<literal>[^`]{1,1000})(?P=ticks))"
+    rf"|(?P<cite>{CITATION.pattern})"
+    r"|(?P<open>!?\[(?P<label>[^\[\]]{0,500})\])(?=\(|\[[^\[\]]{0,100}\])"
+    rf"|(?P<bracket>{_BRACKET})"
+    rf"|(?P<nested>[(\[（［]\s?(?:{_BRACKET}(?:\s?[,;&]\s?|\s)?){{1,8}}[)\]）］])"
+    r"|(?P<note><sup>\[?\d{1,3}\]?</sup>)"
+    r"|<(?P<auto>(?:https?://|mailto:)[^<>\s]{1,1000})>"
+    r"|(?P<tag></?(?P<name>[a-zA-Z][a-zA-Z0-9]{0,15})(?P<attributes>(?:\s[^<>]{0,1000}|/)?)>)"
+    r"|\\(?P<escaped>[!-/:-@\[-`{-~])"
+    r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});)"
+    r"|(?P<quote>\n[ \t]{0,8}(?:>[ \t]?){1,8})"
+    r"|(?P<struck>~~|(?<=\S)~(?=[\s.,;:!?)\]*_\"'’”|]|\Z))"
+    r"|(?P<marks>\*+|_+)"
+    r"|(?P<angle><[^<>\n]{1,120}>)"
+)
+_INNER = re.compile(_BRACKET)
+_MARKING = frozenset(["cite", "bracket", "nested", "angle", "tag", "note"])
+"""Tokens that may be citation markers."""
+_MARKED = re.compile(r"[`*_~<\\\[(【［（〔⟨{&]|\n[ \t]{0,8}>")
+"""Every token of inline Markdown contains at least one of these characters; most sentences contain none."""
+_DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
+_CELL = re.compile(r"(?<!\\)\|")
+_FENCE = re.compile(r"^[ \t>]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+
+_TAGS_LISTED = (
+    "a abbr address article aside audio b blockquote body br button canvas caption center cite code col colgroup dd "
+    "datalist del details dfn dialog div dl dt em figcaption figure font footer form h1 h2 h3 h4 h5 h6 head header hr "
+    "html i iframe img input ins kbd label li link main mark meta nav noembed noframes noscript ol option p picture "
+    "pre q rp rt ruby s samp script section select small source span strike strong style sub summary sup svg table "
+    "tbody td template textarea tfoot th thead time title tr tt u ul var video wbr"
+)
+_TAGS: Final = frozenset(_TAGS_LISTED.split())
+"""HTML elements. Any other name in angle brackets is text."""
+_INLINE_TAGS_LISTED = (
+    "a abbr b cite code del dfn em font i ins kbd label mark q rp rt ruby s samp small span strike strong time tt "
+    "u var wbr"
+)
+_INLINE_TAGS: Final = frozenset(_INLINE_TAGS_LISTED.split())
+"""Elements that may be inside a word; all others separate words."""
+_STRIKING_LISTED = (
+    "audio canvas datalist del dialog head iframe noembed noframes noscript picture rp s script select strike style "
+    "svg template title video"
+)
+_STRIKING: Final = frozenset(_STRIKING_LISTED.split())
+"""Elements whose text browsers strike out or hide."""
 
 
 def plain(text: str) -> str:
-    """A sentence or block of Markdown as it would be read aloud: without markup and citations, with link texts and
-    code, white space collapsed. "" if nothing is left (a rule, a marker alone)."""
+    """Return the plain text of a sentence or block of Markdown. Markup and citations are removed, link texts and code
+    are kept, and white space is collapsed. The result is "" if nothing is left, for example of a rule or a single
+    marker.
+    """
     if ROW.match(text):
         return ", ".join(cell for cell in cells(text) if cell)
     return spoken(fragments(text))
 
 
 def plain_code(text: str) -> str:
-    """The code of a fenced block without its fences, white space collapsed."""
+    """Return the code of a fenced block without its fences and with white space collapsed."""
     return spoken(code_fragments(text, info=False))
 
 
 def cells(row: str) -> list[str]:
-    """The plain texts of a table row's cells; empty for the delimiter row below a header."""
+    """Return the plain text of each cell of a table row; empty for the delimiter row below a header."""
     row = row.strip()
     found = [spoken(cell) for cell in cell_fragments(row, fragments(row))][1:]
     if found and not found[-1] and row.endswith("|"):
@@ -39,6 +116,305 @@ def cells(row: str) -> list[str]:
 
 
 def verbalise_row(header: Sequence[str], values: Sequence[str]) -> str:
-    """A table row in words: each cell after its column's name, if there is a name for each."""
+    """Return a table row in words: each cell, preceded by its column's name if all columns have one."""
     names = header if len(header) == len(values) else [""] * len(values)
     return "; ".join(f"{name}: {value}" if name else value for name, value in zip(names, values, strict=True) if value)
+
+
+def fragments(text: str, resolves: Resolves | None = None) -> list[Fragment]:
+    """Return the fragments of a sentence or block of Markdown; they cover it without overlapping. ``resolves``
+    distinguishes citation markers from other brackets. Without it, everything that looks like a marker is one. This is
+    used for documents, whose markers cite other texts.
+    """
+    if ROW.match(text):
+        return list(_row(text, resolves))
+    if _RULE.match(text):
+        return [Fragment(0, len(text), FragmentKind.SYNTAX)]
+    if text.lstrip()[:1] == "[" and (found := _DEFINITION.match(text)):
+        return list(_definition(text, found, resolves))
+    block = _BLOCK.match(text)
+    start = block.end() if block else 0
+    return [*_block(text, start), *_inline(text, start, len(text), resolves)]
+
+
+def code_fragments(text: str, *, info: bool = True) -> list[Fragment]:
+    """Return the fragments of a fenced block. The fences are syntax except for the info string, and each line of code
+    is text. ``info`` says whether a judge reads the info string."""
+    found: list[Fragment] = []
+    at = 0
+    for fence in _FENCE.finditer(text):
+        found += _lines(text, at, fence.start())
+        found.append(Fragment(fence.start(), fence.end("marks"), FragmentKind.SYNTAX))
+        if fence["info"]:
+            found.append(Fragment(*fence.span("info"), FragmentKind.TEXT, fence["info"] if info else ""))
+        at = fence.end()
+    return [*found, *_lines(text, at, len(text))]
+
+
+def cell_fragments(text: str, parts: Sequence[Fragment]) -> list[list[Fragment]]:
+    """Return the fragments of each cell of a table row."""
+    cells: list[list[Fragment]] = [[]]
+    for part in parts:
+        if part.kind is FragmentKind.SYNTAX and text[part.start] == "|":
+            cells.append([])
+        else:
+            cells[-1].append(part)
+    return cells
+
+
+def _row(text: str, resolves: Resolves | None) -> Iterator[Fragment]:
+    at = 0
+    for mark in [*_CELL.finditer(text), None]:
+        end = mark.start() if mark else len(text)
+        if _DELIMITER.match(text[at:end]) or text[at:end].isspace():
+            if end > at:
+                yield Fragment(at, end, FragmentKind.SYNTAX)
+        else:
+            yield from _inline(text, at, end, resolves)
+        if mark:
+            yield Fragment(end, mark.end(), FragmentKind.SYNTAX, " ")
+            at = mark.end()
+
+
+def _definition(text: str, found: re.Match[str], resolves: Resolves | None) -> Iterator[Fragment]:
+    """``[1]: https://… "Title"``: the definition of a marker or link reference."""
+    start, end = found.span("label")
+    yield from _gap(0, start)
+    label = found["label"]
+    known = resolves is None or resolves(label)
+    kind = (
+        FragmentKind.MARKER
+        if known
+        else FragmentKind.STRAY_MARKER
+        if label.strip("[]^").isdecimal()
+        else FragmentKind.TEXT
+    )
+    yield Fragment(start, end, kind, label if kind is FragmentKind.TEXT else "")
+    yield from _gap(end, found.start("target"))
+    yield Fragment(*found.span("target"), FragmentKind.LINK)
+    after = found.end("target")
+    if found["title"]:
+        yield Fragment(*found.span("title"), FragmentKind.LINK)
+        after = found.end("title")
+    yield from _gap(after, len(text))
+
+
+def _block(text: str, end: int) -> Iterator[Fragment]:
+    """Yield the prefix of a block: quotation marks, hashes, a bullet or a number."""
+    number = _ITEM_NUMBER.search(text, 0, end)
+    if number is None:
+        yield from _gap(0, end)
+        return
+    yield from _gap(0, number.start())
+    yield Fragment(number.start(), number.end(), FragmentKind.ORDINAL)
+    yield from _gap(number.end(), end)
+
+
+def _gap(start: int, end: int) -> Iterator[Fragment]:
+    if end > start:
+        yield Fragment(start, end, FragmentKind.SYNTAX)
+
+
+def _lines(text: str, start: int, end: int) -> Iterator[Fragment]:
+    while start < end:
+        stop = text.find("\n", start, end) + 1 or end
+        line = text[start:stop]
+        yield Fragment(start, stop, FragmentKind.TEXT if line.strip() else FragmentKind.SYNTAX, join_surrogates(line))
+        start = stop
+
+
+def _inline(text: str, start: int, end: int, resolves: Resolves | None) -> Iterator[Fragment]:
+    """Yield the fragments of inline Markdown in ``text[start:end]``."""
+    if not _MARKED.search(text, start, end):
+        yield from text_fragments(text, start, end)
+        return
+    at = search = start
+    while (found := _TOKEN.search(text, search, end)) is not None:
+        made = _token(text, found, end, resolves)
+        if made is None or _is_in_number(text, found, made):  # not markup
+            search = found.start() + 1
+            continue
+        if found.lastgroup in _MARKING and made[-1].kind in (
+            FragmentKind.MARKER,
+            FragmentKind.STRAY_MARKER,
+        ):
+            # The space before a marker belongs to it, unless a word follows without one.
+            spaced = found.start() > at and text[found.start() - 1] in " \t"
+            before = found.start() - (spaced and not text[made[-1].end : made[-1].end + 1].isalnum())
+            yield from text_fragments(text, at, before)
+            yield from _gap(before, found.start())
+        else:
+            yield from text_fragments(text, at, found.start())
+        yield from made
+        at = search = made[-1].end
+    yield from text_fragments(text, at, end)
+
+
+def _is_in_number(text: str, found: re.Match[str], made: Sequence[Fragment]) -> bool:
+    """Return whether a citation marker has digits on both sides. Without the marker, they would form another number."""
+    if made[0].kind is not FragmentKind.MARKER or not text[made[-1].end : made[-1].end + 1].isdecimal():
+        return False
+    return text[max(0, found.start() - 8) : found.start()].rstrip(" \t")[-1:].isdecimal()
+
+
+def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None) -> list[Fragment] | None:
+    """Return the fragments of a token, or None if it is text."""
+    start, stop = found.span()
+    match found.lastgroup:
+        case "comment":
+            close = text.find("-->", stop, end)
+            return [Fragment(start, close + len("-->"), FragmentKind.COMMENT)] if close >= 0 else None
+        case "bogus":  # browsers take it for a comment
+            return [Fragment(start, stop, FragmentKind.COMMENT)]
+        case "code":
+            opening, closing = found.span("literal")
+            return [
+                Fragment(start, opening, FragmentKind.SYNTAX),
+                *text_fragments(text, opening, closing),
+                Fragment(closing, stop, FragmentKind.SYNTAX),
+            ]
+        case "cite":
+            return _marker(text, start, stop, end, resolves)
+        case "bracket" | "angle" | "nested":
+            return _bracket(found, resolves)
+        case "open":
+            return _link(text, found, end, resolves)
+        case "note":
+            return _note(text, found, resolves)
+        case "tag":
+            return _element(found) or _bracket(found, resolves)
+        case _:
+            return _simple_token(found)
+
+
+def _simple_token(found: re.Match[str]) -> list[Fragment] | None:
+    """Return the fragments of a token that does not depend on the text around it, or None if it is text."""
+    start, stop = found.span()
+    match found.lastgroup:
+        case "auto":
+            return [
+                Fragment(start, start + 1, FragmentKind.SYNTAX),
+                Fragment(start + 1, stop - 1, FragmentKind.TEXT, found["auto"]),
+                Fragment(stop - 1, stop, FragmentKind.SYNTAX),
+            ]
+        case "escaped":
+            return [
+                Fragment(start, start + 1, FragmentKind.SYNTAX),
+                Fragment(start + 1, stop, FragmentKind.TEXT, found["escaped"]),
+            ]
+        case "entity":
+            character = html.unescape(found[0])
+            shown = not INVISIBLE_CHARACTERS.fullmatch(character)
+            return [
+                Fragment(
+                    start, stop, FragmentKind.TEXT if shown else FragmentKind.INVISIBLE, character if shown else ""
+                )
+            ]
+        case "quote":
+            return [Fragment(start, stop, FragmentKind.SYNTAX, "\n")]
+        case "struck":
+            return [Fragment(start, stop, FragmentKind.STRUCK)]
+        case _:
+            return [Fragment(start, stop, FragmentKind.SYNTAX)] if _is_emphasis(found) else None
+
+
+def _bracket(found: re.Match[str], resolves: Resolves | None) -> list[Fragment] | None:
+    """Return the fragments of a bracket that names a document, or that contains several such brackets."""
+    if resolves is None:
+        return None
+    inner = _INNER.findall(found[0], 1) if found.lastgroup == "nested" else [found[0]]
+    return [Fragment(*found.span(), FragmentKind.MARKER)] if all(map(resolves, inner)) else None
+
+
+def _marker(text: str, start: int, stop: int, end: int, resolves: Resolves | None) -> list[Fragment] | None:
+    marker = text[start:stop]
+    if resolves is None or resolves(marker):
+        kind = FragmentKind.MARKER
+    elif any(character.isalpha() for character in marker.strip("[]【】^")):
+        return None
+    else:
+        kind = FragmentKind.STRAY_MARKER
+    made = [Fragment(start, stop, kind)]
+    link = _DESTINATION.match(text, stop, end)
+    return [*made, *_destination(link)] if link else made
+
+
+def _link(text: str, found: re.Match[str], end: int, resolves: Resolves | None) -> list[Fragment] | None:
+    """Return the fragments of ``[text](target "title")`` or ``[text][reference]``."""
+    start, stop = found.span("label")
+    whole = found["open"].removeprefix("!")
+    if resolves is not None and resolves(whole):
+        made = [Fragment(found.start(), found.end(), FragmentKind.MARKER)]
+    else:
+        made = [
+            Fragment(found.start(), start, FragmentKind.SYNTAX),
+            *_inline(text, start, stop, resolves),
+            Fragment(stop, stop + 1, FragmentKind.SYNTAX),
+        ]
+    after = found.end()
+    if text[after] == "[":
+        close = text.index("]", after) + 1
+        reference = text[after:close]
+        kind = (
+            FragmentKind.MARKER if resolves is None or reference == "[]" or resolves(reference) else FragmentKind.LINK
+        )
+        return [*made, Fragment(after, close, kind)]
+    link = _DESTINATION.match(text, after, end)
+    return [*made, *_destination(link)] if link else None
+
+
+def _destination(link: re.Match[str]) -> Iterator[Fragment]:
+    at = link.start()
+    for part in ("target", "title"):
+        start, stop = link.span(part)
+        if stop > start:
+            yield from _gap(at, start)
+            yield Fragment(start, stop, FragmentKind.LINK)
+            at = stop
+    yield from _gap(at, link.end())
+
+
+def _note(text: str, found: re.Match[str], resolves: Resolves | None) -> list[Fragment]:
+    """Return the fragments of a superscript number: a citation marker, or a power if it follows a number."""
+    start, stop = found.span()
+    digits = found[0][len("<sup>") : -len("</sup>")]
+    marker = f"[{digits.strip('[]')}]"
+    if not text[max(0, start - 1) : start].isdecimal() and (resolves is None or resolves(marker)):
+        return [Fragment(start, stop, FragmentKind.MARKER)]
+    inner, after = start + len("<sup>"), stop - len("</sup>")
+    return [
+        Fragment(start, inner, FragmentKind.SYNTAX, "^"),
+        Fragment(inner, after, FragmentKind.TEXT, digits),
+        Fragment(after, stop, FragmentKind.SYNTAX, " "),
+    ]
+
+
+def _element(found: re.Match[str]) -> list[Fragment] | None:
+    name = found["name"].lower()
+    if name not in _TAGS:
+        return None
+    start, stop = found.span()
+    said = "" if name in _INLINE_TAGS else "^" if name == "sup" and found[0][1] != "/" else " "
+    attributes = found["attributes"].strip().rstrip("/").rstrip()
+    if name in _STRIKING:
+        return [Fragment(start, stop, FragmentKind.STRUCK, said)]
+    if not attributes:
+        return [Fragment(start, stop, FragmentKind.SYNTAX, said)]
+    begin = found.start("attributes") + found["attributes"].index(attributes)
+    end = begin + len(attributes)
+    return [
+        Fragment(start, begin, FragmentKind.SYNTAX, said),
+        Fragment(begin, end, FragmentKind.ATTRIBUTE),
+        Fragment(end, stop, FragmentKind.SYNTAX),
+    ]
+
+
+def _is_emphasis(found: re.Match[str]) -> bool:
+    """Return whether asterisks or underscores mark emphasis, rather than being an operator or part of a name (2*3,
+    a_b)."""
+    marks, text = found["marks"], found.string
+    before = text[found.start() - 1 : found.start()] or " "
+    after = text[found.end() : found.end() + 1] or " "
+    within_word = before.isalnum() and after.isalnum()
+    is_text = (within_word and (len(marks) == 1 or marks[0] == "_")) or (before.isspace() and after.isspace())
+    return not is_text

@@ -1,4 +1,3 @@
-"""Trains the embedded judge: data, augmentation, the encoder, its combiner, export and model card.
-
-Needs the ``training`` extra (torch). Nothing outside this package imports it. ``python -m judges.training --help``.
+"""Trains the embedded judge: data, augmentation, the encoder, its combiner, export and model card. Requires the extra
+``training`` (torch). No code outside this package imports it. ``python -m judges.training --help``.
 """

@@ -9,7 +9,7 @@ from judges.protocols import PairScorer
 from judges.types import Claim, Evidence
 
 _WINDOWS: Final = 2
-"""Number of windows read in each document: those closest to the claim."""
+"""Number of windows (those closest to the claim) read in each document."""
 _MAX_JOINED: Final = 4
 """Maximum number of documents that are read together."""
 
@@ -26,10 +26,9 @@ class CitationChecker:
             self._windows.setdefault(window.chunk_index, []).append(window)
 
     async def support(self, claim: Claim, documents: Sequence[int]) -> Mapping[int, float]:
-        """Return the probability that each of ``documents`` (indexes) entails ``claim``, 0 to 1.
-
-        Each document is judged both by itself and joined with the others, because one sentence may draw on several.
-        Raises JudgeError.
+        """Return, for each of ``documents`` (given by index), the probability (0 to 1) that it entails ``claim``. Each
+        document is judged both by itself and together with the others, because one sentence may draw on several
+        documents. Raises JudgeError.
         """
         full = f"{claim.context} {claim.text}" if claim.context else claim.text
         nearest = {document: self._nearest(document, full) for document in documents}
@@ -56,8 +55,9 @@ class CitationChecker:
         return sorted(windows, key=lambda window: -affinities[window])[:_WINDOWS]
 
     def _joined(self, windows: Sequence[Evidence], claim: str) -> str | None:
-        """Join the best windows of all documents to one text. Return None for a single document, or if they don't
-        fit."""
+        """Join the best windows of all documents into one text. Return None if there is only one document or the
+        windows don't fit.
+        """
         if not 1 < len(windows) <= _MAX_JOINED:
             return None
         joined = "\n".join(window.judged_text for window in windows)

@@ -8,18 +8,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from judges.concurrency import MAX_INLINE_CHARS, MAX_INLINE_COMPARISONS, run
-from judges.evidence.feature_cache import FeatureCache
-from judges.evidence.index import EvidenceIndex
+from judges.evidence.index import EvidenceIndex, FeatureCache
 from judges.evidence.windowing import split_long
 from judges.features import ClaimComparison, FeatureExtractor, Prepared
+from judges.label_thresholds import CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY, Thresholds
 from judges.protocols import PairScorer
-from judges.thresholds import CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY, Thresholds
-from judges.types import Claim, ClaimVerdict, Evidence, EvidenceWindows, Label, Probabilities
-from judges.verdicts.sources import source_of
+from judges.text.span_alignment import move_spans
+from judges.types import Claim, ClaimVerdict, Evidence, EvidenceWindows, Label, Probabilities, UnsupportedSpan
 
 
 class _Scored(Struct, frozen=True):
-    """A claim, or a part of it, with the model's scores: one per window, or a single one for all windows if
+    """A claim, or a part of one, with the model's scores: one per window, or a single one for all windows if
     ``fused``."""
 
     claim: str
@@ -30,12 +29,14 @@ class _Scored(Struct, frozen=True):
 
 class _WindowScore(Struct, frozen=True):
     """The scores of a claim against one window, or against several together (``window`` is then the most informative
-    one)."""
+    window)."""
 
     window: Evidence
     entailed: float
     contradicted: float
     explanation: str | None
+    spans: tuple[UnsupportedSpan, ...] = ()
+    """The unsupported parts of the scored text, or of the claim once they have been mapped to it."""
 
 
 class _Finding(Struct, frozen=True):
@@ -45,14 +46,6 @@ class _Finding(Struct, frozen=True):
     opposition: _WindowScore
     documents: Mapping[int, float]
 
-    @property
-    def entailed(self) -> float:
-        return self.support.entailed
-
-    @property
-    def contradicted(self) -> float:
-        return self.opposition.contradicted
-
 
 class ClaimJudge:
     """Judges the claims of one reply against one index. Safe to use from many tasks at once.
@@ -60,13 +53,14 @@ class ClaimJudge:
     Args:
         scorer: the cross-encoder, loaded.
         evidence: the index to judge against.
-        features: corrects the scorer's probabilities.
-        thresholds: for the label, and to decide whether a second look at two windows together is needed.
+        features: correct the scorer's probabilities.
+        thresholds: determine the label, and whether the claim must also be judged against two windows together.
         max_sources: maximum number of windows read for a claim.
-        fuses: the scorer reads a claim against several windows for little more than the cost of one, and also scores
-            each of them (``Probabilities.parts``). All windows of a claim are then always judged together; otherwise
-            two are, where no single one supports the claim.
-        feature_cache: caches the results of ``features.prepare`` for windows, also between replies if it is shared.
+        fuses: whether the scorer reads a claim against several windows for little more than the cost of one, and also
+            scores each of them (``Probabilities.parts``). If so, all windows of a claim are judged together. Otherwise
+            two windows are judged together if no single one supports the claim.
+        feature_cache: caches the results of ``features.prepare`` for windows, and shares them between replies that use
+            the same cache.
     """
 
     def __init__(
@@ -90,7 +84,8 @@ class ClaimJudge:
         self._max_claim_tokens = scorer.max_tokens - evidence.window_tokens
 
     async def judge(self, claim: Claim) -> ClaimVerdict:
-        """Judge ``claim``. A claim too long for the model is judged in parts, and gets the verdict of its weakest part.
+        """Judge ``claim``. A claim that is too long for the model is judged in parts and gets the verdict of its
+        weakest part.
 
         Raises JudgeError.
         """
@@ -98,12 +93,18 @@ class ClaimJudge:
         parts: Sequence[str] = (claim.text,)
         if count(claim.text) > self._max_claim_tokens:
             parts = await asyncio.to_thread(split_long, claim.text, self._max_claim_tokens, count)
+        if len(parts) == 1:
+            return self._verdict(claim, await self._judge_part(claim))
         findings = [await self._judge_part(dataclasses.replace(claim, text=part)) for part in parts]
-        if len(findings) == 1:
-            return self._verdict(claim, findings[0])
-        weakest = min(findings, key=lambda finding: finding.entailed)
+        weakest = min(findings, key=lambda finding: finding.support.entailed)
         opposition = max((finding.opposition for finding in findings), key=lambda score: score.contradicted)
-        return self._verdict(claim, replace(weakest, opposition=opposition))
+        spans = [
+            span
+            for part, finding in zip(parts, findings, strict=True)
+            for span in move_spans(finding.support.spans, part, claim.text)
+        ]
+        support = replace(weakest.support, spans=tuple(sorted(spans, key=lambda span: span.start)))
+        return self._verdict(claim, replace(weakest, support=support, opposition=opposition))
 
     async def _judge_part(self, part: Claim) -> _Finding:
         text, context = part.text, part.context
@@ -120,16 +121,20 @@ class ClaimJudge:
         pairs = [(EvidenceWindows(texts), scored_text)] if fused else [(one, scored_text) for one in texts]
         scored = _Scored(fitting, windows, await self._scorer.score(pairs), fused)
         finding = await run(inline, self._compare, claim, evidence, scored)
-        if self._fuses or self._thresholds.label(finding.entailed, finding.contradicted) is not Label.UNVERIFIABLE:
+        label = self._thresholds.label(finding.support.entailed, finding.opposition.contradicted)
+        if label is Label.UNVERIFIABLE and not self._fuses:
+            finding = await self._judge_best_pair(claim, scored_text, windows, finding)
+        if not finding.support.spans:
             return finding
-        return await self._judge_best_pair(claim, scored_text, windows, finding)
+        spans = await run(short, move_spans, finding.support.spans, scored_text, text)
+        return replace(finding, support=replace(finding.support, spans=spans))
 
     def _prepare(self, part: Claim, texts: Sequence[str]) -> tuple[Prepared, Sequence[Prepared]]:
         return self._features.prepare(part.text, part.context, part.question), self._feature_cache.get(texts)
 
     def _compare(self, claim: Prepared, evidence: Sequence[Prepared], scored: _Scored) -> _Finding:
-        """Compare the claim with the windows. If they were judged together, the joint score counts, and the single
-        scores only determine which window is the source."""
+        """Compare the claim with the windows. If the windows were judged together, the joint score counts, and the
+        single scores only determine which window is the source."""
         comparison = self._features.comparison(claim)
         if not scored.fused:
             return _finding(self._window_scores(comparison, evidence, scored, scored.scores)[0])
@@ -142,7 +147,12 @@ class ClaimJudge:
         entailed, contradicted = combined.probabilities.entailed, combined.probabilities.contradicted
         return replace(
             finding,
-            support=replace(finding.support, entailed=entailed, explanation=combined.explanation),
+            support=replace(
+                finding.support,
+                entailed=entailed,
+                explanation=combined.explanation,
+                spans=together.spans or finding.support.spans,
+            ),
             opposition=replace(finding.opposition, contradicted=contradicted, explanation=combined.explanation),
         )
 
@@ -153,8 +163,8 @@ class ClaimJudge:
         scored: _Scored,
         scores: Sequence[Probabilities],
     ) -> tuple[list[_WindowScore], list[int]]:
-        """Return each window's own score, and the positions of the windows that are about the same thing as the claim;
-        only these may contradict it."""
+        """Return each window's own score, and the positions of the windows that are about the same thing as the claim.
+        Only these may contradict it."""
         affinities = self._evidence.affinities(scored.windows, scored.claim)
         least = max(CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY * max(affinities))
         near = [place for place, affinity in enumerate(affinities) if affinity >= least]
@@ -162,7 +172,8 @@ class ClaimJudge:
         for place, (window, text, score) in enumerate(zip(scored.windows, evidence, scores, strict=True)):
             combined = self._features.combine(text, claim, score)
             against = combined.probabilities.contradicted if place in near else 0.0
-            found.append(_WindowScore(window, combined.probabilities.entailed, against, combined.explanation))
+            entailed = combined.probabilities.entailed
+            found.append(_WindowScore(window, entailed, against, combined.explanation, score.spans))
         return found, near or list(range(len(found)))
 
     async def _judge_best_pair(
@@ -176,32 +187,30 @@ class ClaimJudge:
         joined = self._evidence.join(pair, text, tokens=self._scorer.max_tokens - count(text), count=count)
         (score,) = await self._scorer.score([(joined, text)])
         combined = await asyncio.to_thread(self._features.combine, joined, claim, score)
-        if combined.probabilities.entailed <= finding.entailed:
+        if combined.probabilities.entailed <= finding.support.entailed:
             return finding
         entailed = combined.probabilities.entailed
         together = " and ".join(repr(window.document_id) for window in pair)
-        support = _WindowScore(pair[0], entailed, 0.0, f"from {together} together")
+        support = _WindowScore(pair[0], entailed, 0.0, f"from {together} together", score.spans)
         shared = [(window.chunk_index, entailed) for window in pair]
         return replace(finding, support=support, documents=_by_document([*finding.documents.items(), *shared]))
 
     def _verdict(self, claim: Claim, finding: _Finding) -> ClaimVerdict:
-        label = self._thresholds.label(finding.entailed, finding.contradicted)
-        support = source_of(finding.support.window, finding.entailed)
-        opposition = (
-            source_of(finding.opposition.window, finding.contradicted)
-            if finding.contradicted > finding.entailed
-            else None
-        )
-        contradicted = label is Label.CONTRADICTED
+        entailed, contradicted = finding.support.entailed, finding.opposition.contradicted
+        label = self._thresholds.label(entailed, contradicted)
+        support = finding.support.window.as_source(entailed)
+        opposition = finding.opposition.window.as_source(contradicted) if contradicted > entailed else None
+        is_contradicted = label is Label.CONTRADICTED
         return ClaimVerdict(
             claim=claim,
             label=label,
-            entailed=finding.entailed,
-            contradicted=finding.contradicted,
-            best_source=opposition if contradicted else support,
+            entailed=entailed,
+            contradicted=contradicted,
+            best_source=opposition if is_contradicted else support,
             contradicting_source=opposition,
-            explanation=(finding.opposition if contradicted else finding.support).explanation,
+            explanation=(finding.opposition if is_contradicted else finding.support).explanation,
             support=finding.documents,
+            spans=() if label is Label.SUPPORTED else finding.support.spans,
         )
 
 

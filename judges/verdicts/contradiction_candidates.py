@@ -1,9 +1,8 @@
-"""Decides by words and numbers whether two statements are about the same thing and differ in one respect.
-
-A text is full of similar statements that are all true: prices of several plans, figures of several years. So two of
-them can contradict each other only if a single thing differs. If two differ (the year and the amount, the plan and the
-price), the statements are about different things. Of 55,000 pairs of sentences in 700 passages of the training data, 46
-are candidates, one of them definite.
+"""Decides from words and numbers whether two statements are about the same thing and differ in one respect. Documents
+are full of similar statements that are all true, such as prices of several plans or figures for several years. Two such
+statements can therefore only contradict each other if they differ in a single thing. If they differ in two (the year
+and the amount, or the plan and the price), they are about different things. In 700 passages of the training data, 46 of
+55,000 pairs of sentences are candidates, one of them definite.
 """
 
 import re
@@ -12,14 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from judges.features import Features, Prepared, compute
-from judges.features.numbers import Quantity, QuantityKind, Relation, relate
+from judges.features.numbers import Quantity, QuantityKind, agree
 from judges.features.words.stemming import lexeme
 
 _MIN_SHARED_WEIGHT: Final = 1.3
-"""The minimum weight of the words that both share: a content word and a function word. "Price: 9 euros" may be about
-anything."""
+"""The minimum weight of the words that two statements must share: that of a content word and a function word. A
+statement such as "Price: 9 euros" may be about anything."""
 _MIN_SHARED_RATIO: Final = 0.6
-"""The minimum share of the longer statement's words that both contain."""
+"""The minimum share of the longer statement's words that both statements contain."""
 _MIN_FEATURE: Final = 0.9
 """The minimum value from which a feature counts as present."""
 _END: Final = re.compile(r"[.!。！।؟۔][\"'”’»)\]\s]*\Z")
@@ -29,19 +28,21 @@ _NAMING: Final = frozenset(
 )
 """Kinds of quantity that name a thing."""
 _LEAD: Final = r"(\A\W*|[.!?]\s+|\b(?:the|a|an|this|that|our|der|die|das|dem|den|le|la|les|el|los|las)\s+)?"
-"""What precedes a noun: with it, "bus 42 stops" is about the bus 42; without it, "holds 42 books" is about 42 books."""
+"""Words that precede a noun. After one of them, "bus 42" names a thing ("the bus 42 stops"); without one, "42" is an
+amount ("holds 42 books")."""
 _TIMES: Final = re.compile(
     r"\b(?:now|currently|today|nowadays|previously|formerly|originally|initially|earlier|once|until recently|used to"
     r"|no longer|instead|jetzt|derzeit|heute|inzwischen|früher|vorher|ursprünglich|bisher|statt|stattdessen"
     r"|actuellement|désormais|auparavant|autrefois|ahora|actualmente|antes|anteriormente)\b",
     re.IGNORECASE,
 )
-"""Words that set one time apart from another: what was true then need not be true now."""
+"""Words that distinguish one time from another: a statement that was true then need not be true now."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContradictionCandidate:
-    """Two statements that may contradict each other. ``definite``: their words and numbers alone show that they do."""
+    """Two statements that may contradict each other. ``definite`` means that their words and numbers alone show that
+    they do."""
 
     definite: bool
 
@@ -79,12 +80,13 @@ def _weights(text: Prepared) -> dict[str, float]:
 
 
 def _without(mine: Mapping[str, float], theirs: Mapping[str, float]) -> bool:
-    """Whether ``mine`` has a content word that ``theirs`` lacks."""
+    """Return whether ``mine`` has a content word that ``theirs`` lacks."""
     return any(weight >= 1.0 and key not in theirs for key, weight in mine.items())
 
 
 def _is_sentence(text: Prepared) -> bool:
-    """Whether the text is a whole sentence; "Participants: 3" is in many tables, each time about something else."""
+    """Return whether the text is a whole sentence. Fragments such as "Participants: 3" occur in many tables, each time
+    about something else."""
     return _END.search(text.text) is not None and not _LABELLED.match(text.text)
 
 
@@ -94,11 +96,12 @@ def _changed(one: Sequence[Quantity], other: Sequence[Quantity]) -> list[tuple[Q
 
 
 def _alone(one: Sequence[Quantity], other: Sequence[Quantity]) -> list[Quantity]:
-    return [quantity for quantity in one if not any(relate(quantity, theirs) is Relation.AGREE for theirs in other)]
+    return [quantity for quantity in one if not any(agree(quantity, theirs) for theirs in other)]
 
 
 def _names(text: Prepared, quantity: Quantity) -> bool:
-    """Whether a quantity names the thing itself, so that another quantity means another thing: "building 7"."""
+    """Return whether a quantity is part of a thing's name, as in "building 7", so that another quantity means another
+    thing."""
     if quantity.kind in _NAMING:
         return True
     before = re.search(rf"{_LEAD}([^\W\d_]+)\s+{re.escape(quantity.text.split()[0])}(?!\w)", text.text, re.IGNORECASE)
@@ -108,7 +111,7 @@ def _names(text: Prepared, quantity: Quantity) -> bool:
 
 
 def _only_dates(changed: Sequence[tuple[Quantity, Quantity]]) -> bool:
-    """Whether a date or time differs: things happen more than once."""
+    """Return whether a date or time differs, because things may happen more than once."""
     return any(quantity.kind in (QuantityKind.DATE, QuantityKind.TIME) for pair in changed for quantity in pair)
 
 

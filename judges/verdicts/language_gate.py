@@ -1,4 +1,4 @@
-"""Keeps claims in languages that the cross-encoder does not know away from it, because its scores would be
+"""Keeps claims away from the cross-encoder if it does not support their language, because its scores would be
 meaningless."""
 
 import re
@@ -8,16 +8,15 @@ from typing import Final
 
 from judges.evidence.index import EvidenceIndex
 from judges.features import Features, compute, explain, prepare
+from judges.label_thresholds import EXACT_MATCH_SCORE
 from judges.text.languages.detection import is_foreign, languages_of
-from judges.thresholds import EXACT_MATCH_SCORE
 from judges.types import Claim, ClaimVerdict, Evidence, Label
-from judges.verdicts.sources import source_of
 
 LANGUAGE: Final = "language"
 """The reason given for a claim that is not judged because of its language."""
 
 _NEGATIONS_KNOWN: Final = frozenset({"de", "fr", "es"})
-"""Languages besides English whose negations, quantifiers and hedges the features know."""
+"""Languages besides English whose negations, quantifiers and hedges the features recognise."""
 _MIN_CHARACTERS: Final = 8
 _EXPLANATION: Final = "The source says so in these words."
 _SAMPLED_WINDOWS: Final = 16
@@ -31,11 +30,11 @@ _END: Final = ".!?…。！？．｡؟।"
 
 
 class LanguageGate:
-    """Decides which claims in a reply a model can judge.
+    """Decides which claims in a reply the model can judge.
 
     Args:
-        languages: two-letter codes of the languages that the model knows.
-        evidence: the evidence for the claims; it decides the language if the reply leaves it in doubt.
+        languages: two-letter codes of the languages that the model supports.
+        evidence: the evidence for the claims. It decides the language if the reply leaves the language in doubt.
     """
 
     def __init__(self, languages: Collection[str], evidence: EvidenceIndex) -> None:
@@ -43,16 +42,17 @@ class LanguageGate:
         self._evidence = evidence
 
     def admits(self, claim: Claim, before: str) -> bool:
-        """Whether the model knows the language of ``claim``. ``before`` is the text before it in the reply. If the
-        language is uncertain, return True."""
+        """Return whether the model supports the language of ``claim``. ``before`` is the text before the claim in the
+        reply. If the language is uncertain, return True."""
         return not is_foreign(claim.text, self._languages, f"{before} {claim.context}", self._sample)
 
     def judge_without_model(self, claim: Claim) -> ClaimVerdict:
         """Judge a claim by its words and numbers alone.
 
-        It is supported if the evidence contains it literally as a whole sentence. It is contradicted if the evidence
-        says the same with another number or date, or, in a language whose negations are known, the opposite in the same
-        words. Otherwise it is unverifiable, with the reason ``language``. Takes milliseconds: call it on a thread.
+        The claim is supported if it is a whole sentence of the evidence, word for word. It is contradicted if the
+        evidence says the same with another number or date or, in a language whose negations are known, the opposite in
+        the same words. Otherwise it is unverifiable, with the reason ``language``. This takes milliseconds, so call it
+        on a thread.
         """
         windows = self._evidence.select(f"{claim.context} {claim.text}", _CANDIDATES)
         if not claim.context and (window := _verbatim(claim.text, windows)) is not None:
@@ -90,8 +90,8 @@ def _one_line(text: str) -> str:
 
 
 def _has_sentence(text: str, wanted: str) -> bool:
-    """Whether ``wanted`` is a whole sentence in ``text``. A part of a sentence isn't enough: the rest may negate or
-    doubt it."""
+    """Return whether ``wanted`` is a whole sentence in ``text``. Part of a sentence isn't enough, because the rest may
+    negate it or cast doubt on it."""
     start = text.find(wanted)
     while start >= 0:
         end = start + len(wanted)
@@ -107,7 +107,7 @@ def _supported(claim: Claim, window: Evidence) -> ClaimVerdict:
         label=Label.SUPPORTED,
         entailed=EXACT_MATCH_SCORE,
         contradicted=0.0,
-        best_source=source_of(window, EXACT_MATCH_SCORE),
+        best_source=window.as_source(EXACT_MATCH_SCORE),
         explanation=_EXPLANATION,
         support={window.chunk_index: EXACT_MATCH_SCORE},
     )
@@ -119,7 +119,7 @@ def _contradicted(claim: Claim, window: Evidence, explanation: str | None) -> Cl
         label=Label.CONTRADICTED,
         entailed=0.0,
         contradicted=EXACT_MATCH_SCORE,
-        best_source=source_of(window, EXACT_MATCH_SCORE),
-        contradicting_source=source_of(window, EXACT_MATCH_SCORE),
+        best_source=window.as_source(EXACT_MATCH_SCORE),
+        contradicting_source=window.as_source(EXACT_MATCH_SCORE),
         explanation=explanation,
     )

@@ -1,4 +1,4 @@
-"""Escalates claims that the cross-encoder could not decide to an LLM."""
+"""Escalates claims to an LLM if the cross-encoder could not decide them."""
 
 import asyncio
 import logging
@@ -8,15 +8,15 @@ from dataclasses import replace
 from judges.claims.llm_rewrite_check import uses_only_words_of
 from judges.evidence.index import EvidenceIndex
 from judges.evidence.llm_passages import passages_for
+from judges.label_thresholds import UNREADABLE_SCORE
+from judges.llm_types import LlmCall, LlmVerdict
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, LlmClaimJudge
-from judges.thresholds import UNREADABLE_SCORE
-from judges.types import Claim, ClaimVerdict, Evidence, Label, LlmCall, LlmVerdict, Source
-from judges.verdicts.sources import source_of
+from judges.types import Claim, ClaimVerdict, Evidence, Label, Source
 
 log = logging.getLogger(__name__)
 
 _FINAL = frozenset({"timeout", "skipped"})
-"""Reasons of an unjudged claim that rule out escalation: no time is left, or the claim is not to be judged."""
+"""Reasons for an unjudged claim that rule out escalation: no time is left, or the claim must not be judged."""
 
 
 class LlmEscalation:
@@ -26,9 +26,9 @@ class LlmEscalation:
 
     Args:
         llm: judges the claims.
-        evidence: where passages for a claim come from.
+        evidence: the index that provides the passages for a claim.
         max_sources: maximum number of passages per claim.
-        correct: also send contradicted claims, to get corrections; their verdicts don't change.
+        correct: whether to send contradicted claims too, to get corrections. Their verdicts don't change.
     """
 
     def __init__(self, llm: LlmClaimJudge, evidence: EvidenceIndex, *, max_sources: int, correct: bool = False) -> None:
@@ -67,14 +67,15 @@ class LlmEscalation:
 
 
 def _is_sourced(correction: str, claim: Claim, passages: Sequence[Evidence]) -> bool:
-    """Whether a correction uses only what the claim and the sources say, because it may be inserted into the reply."""
+    """Return whether a correction only uses words from the claim and the sources. This is required because it may be
+    inserted into the reply."""
     return correction != claim.text and uses_only_words_of(
         correction, claim.text, claim.context, *(passage.text for passage in passages)
     )
 
 
 def _unanswered(verdict: ClaimVerdict, error: Exception) -> ClaimVerdict:
-    """Keep the cross-encoder's verdict. If it had none, replace the reason by the LLM's."""
+    """Keep the cross-encoder's verdict. If there is none, replace the reason with the LLM's."""
     match error:
         case TimeoutError():
             reason = "timeout"
@@ -106,9 +107,17 @@ def _decided(verdict: ClaimVerdict, answer: LlmVerdict, passages: Sequence[Evide
     """Build the LLM's verdict, with probabilities consistent with it."""
     confidence, doubt = answer.confidence, 1.0 - answer.confidence
     entailed, contradicted = min(verdict.entailed, doubt), min(verdict.contradicted, doubt)
-    sources = [source_of(passages[place], confidence) for place in answer.passages]
-    nearest = source_of(passages[0], 0.0) if passages else None
-    decided = replace(verdict, label=answer.label, escalated=True, reason=None, explanation=answer.reasoning)
+    sources = [passages[place].as_source(confidence) for place in answer.passages]
+    nearest = passages[0].as_source(0.0) if passages else None
+    judge_score = verdict.entailed if verdict.reason is None else None
+    decided = replace(
+        verdict,
+        label=answer.label,
+        escalated=True,
+        judge_score=judge_score,
+        reason=None,
+        explanation=answer.reasoning,
+    )
     support = {document: min(score, doubt) for document, score in verdict.support.items()}
     if answer.label is Label.SUPPORTED:
         best = sources[0] if sources else verdict.best_source or nearest

@@ -1,8 +1,7 @@
-"""Finds statements that contradict each other: within a reply, across the replies of a run, or between documents.
-
-Every statement is compared with each similar one. The few pairs that seem to be about the same thing and differ in one
-respect are judged, in both directions. The cost is bounded for texts of any length: at most ``REPLY_STATEMENTS`` or
-``DOCUMENT_STATEMENTS`` statements are read and ``MAX_PAIRS`` pairs judged.
+"""Finds statements that contradict each other within a reply, across the replies of a run, or between documents. Every
+statement is compared with all similar ones. The few pairs that seem to be about the same thing and differ in one
+respect are judged in both directions. The cost is bounded for texts of any length: at most ``REPLY_STATEMENTS`` or
+``DOCUMENT_STATEMENTS`` statements are read, and at most ``MAX_PAIRS`` pairs are judged.
 """
 
 import asyncio
@@ -15,9 +14,9 @@ from typing import Final
 
 from judges.claims.statement_extraction import Statement, statements_of
 from judges.features import FeatureExtractor, Prepared
+from judges.label_thresholds import DEFINITE_INCONSISTENCY_SCORE, INCONSISTENCY_MIN_SCORE
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, PairScorer, SentenceSplitter
 from judges.text.bm25 import substance, terms
-from judges.thresholds import DEFINITE_INCONSISTENCY_SCORE, INCONSISTENCY_MIN_SCORE
 from judges.types import Chunk, Claim, Consistency, Contradiction, LocatedStatement, Probabilities
 from judges.verdicts.contradiction_candidates import ContradictionCandidate, contradiction_candidate
 
@@ -26,14 +25,14 @@ log = logging.getLogger(__name__)
 REPLY_STATEMENTS: Final = 256
 DOCUMENT_STATEMENTS: Final = 512
 DOCUMENT_CHARS: Final = 200_000
-"""Maximum number of characters read from all documents together; each document is read from its beginning."""
+"""Maximum number of characters read from all documents together. Each document is read from its beginning."""
 MAX_PAIRS: Final = 24
 _EARLIER, _REPLY = 0, 1
-"""Where a statement comes from: an earlier reply, or this one."""
+"""The origin of a statement: an earlier reply, or this one."""
 _MAX_SIMILAR: Final = 512
 """Maximum number of pairs compared in detail before any is judged."""
 _MAX_PARTNERS: Final = 8
-"""Maximum number of these pairs per statement."""
+"""Maximum number of pairs compared in detail that contain the same statement."""
 _MIN_SIMILARITY: Final = 0.5
 
 
@@ -61,16 +60,14 @@ class ConsistencyChecker:
         self._splitter = splitter
 
     async def reply(self, text: str, earlier: Sequence[Claim] = (), *, timeout_s: float) -> Consistency:
-        """Find contradictions within ``text``, and between it and ``earlier``, the ordered claims in the run's earlier
-        replies.
-
-        Failures of the judge are not raised: ``reason`` names them.
+        """Find contradictions within ``text``, and between ``text`` and ``earlier`` (the claims in the run's earlier
+        replies, in order). Failures of the judge are not raised but given in ``reason``.
         """
         return await _bounded(timeout_s, self._reply(text, earlier))
 
     async def documents(self, chunks: Sequence[Chunk], *, timeout_s: float) -> Consistency:
-        """Find contradictions between documents: for each pair of documents, the one with the highest score. Failures
-        are reported as in ``reply``."""
+        """Find contradictions between documents. For each pair of documents, only the contradiction with the highest
+        score is reported. Failures are reported as in ``reply``."""
         return await _bounded(timeout_s, self._documents(chunks))
 
     async def _reply(self, text: str, earlier: Sequence[Claim]) -> Consistency:
@@ -148,7 +145,7 @@ def _in_document(statement: Statement) -> LocatedStatement:
 
 
 class _PreparedStatements:
-    """The parsed statements; each is parsed once, when it is first compared."""
+    """The parsed statements. Each is parsed when it is first compared."""
 
     def __init__(self, features: FeatureExtractor, statements: Sequence[Statement]) -> None:
         self._features = features
@@ -180,8 +177,8 @@ def _pairs(
     statements: Sequence[Statement], prepared: _PreparedStatements, comparable: Callable[[Statement, Statement], bool]
 ) -> list[_Pair]:
     """Return the pairs to judge: definite contradictions first, then by similarity."""
-    # The nearest partner of every statement comes before the second nearest of any, because a text full of statements
-    # of one form has more pairs than can be compared.
+    # The nearest partner of every statement comes before the second nearest of any, because text full of similar
+    # statements has more pairs than can be compared.
     ranked = (
         (rank, -similarity, first, second)
         for second, partners in _partners(statements, comparable)
@@ -198,7 +195,7 @@ def _pairs(
 def _partners(
     statements: Sequence[Statement], comparable: Callable[[Statement, Statement], bool]
 ) -> Iterator[tuple[int, list[tuple[float, int]]]]:
-    """Yield, for each statement (by position), the similarity and position of similar statements before it."""
+    """Yield, for each statement (by position), the similarity and position of the similar statements before it."""
     weights = [{term: substance(term) for term in terms(one.full) if not term.isdecimal()} for one in statements]
     totals = [sum(words.values()) for words in weights]
     having: dict[str, list[int]] = defaultdict(list)
@@ -218,6 +215,6 @@ def _partners(
 
 
 def _same_subject(one: Statement, other: Statement) -> bool:
-    """Whether two statements with different texts can be about the same thing, judging by their context."""
+    """Return whether two statements with different texts can be about the same thing, judging by their context."""
     apart = one.section != other.section and bool(one.section and other.section)
     return one.text != other.text and one.attribution == other.attribution and not apart

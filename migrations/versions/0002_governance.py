@@ -1,4 +1,4 @@
-"""Canaries, shadow decisions, workers, and the data for replaying a request's decisions."""
+"""Add canaries, shadow decisions, workers, and the data for replaying the decisions on a request."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Collections of keys, encrypted secrets, and the audit log."""
+"""Add the allowed collections of keys, encrypted secrets, and the audit log."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The steps of runs, and decisions by run."""
+"""Add the steps of runs, and link decisions to runs."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The number of regenerations of a reply."""
+"""Add the number of regenerations of a reply."""
 
 import sqlalchemy as sa
 from alembic import op

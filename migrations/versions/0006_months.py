@@ -1,4 +1,4 @@
-"""Partition the event log by month on PostgreSQL; every row of an event has the request's time."""
+"""Partition the event log by month on PostgreSQL, and store the time of the request in every row of an event."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -36,7 +36,7 @@ INDEXES = {
 }
 WITHOUT_TIME = ("claims", "documents")
 
-# A partition for each month that has requests; the server creates future ones.
+# Create a partition for each month that has requests. The server creates future partitions.
 MAKE_MONTHS = """
 DO $$
 DECLARE

@@ -1,4 +1,4 @@
-"""Rollups of requests and decisions by hour and day, filled from existing events."""
+"""Add rollups of requests and decisions by hour and day, filled from existing events."""
 
 from collections.abc import Mapping
 
@@ -63,12 +63,12 @@ def downgrade() -> None:
 
 
 def is_sum(name: str) -> bool:
-    """Whether a number may be fractional, or larger than an integer."""
+    """Return whether a number may be fractional or larger than an integer."""
     return name.endswith(("_ms", "_max", "_sum", "_tokens"))
 
 
 def request_sums() -> dict[str, str]:
-    """The expression that each number sums, by name."""
+    """Return the expression that each number sums, by name."""
     found = {"requests": "1"}
     found |= {f"verdict_{name}": f"CASE WHEN verdict = '{name}' THEN 1 ELSE 0 END" for name in VERDICTS}
     found |= {f"status_{name}": f"CASE WHEN status = '{name}' THEN 1 ELSE 0 END" for name in STATUSES}
@@ -85,7 +85,7 @@ def decision_sums() -> dict[str, str]:
 
 
 def latency(part: str, value: str) -> dict[str, str]:
-    """A null value is in no bin, because it is neither above nor below a bound."""
+    """Return the condition for each bin. A null value is in no bin, because it is neither above nor below a bound."""
     found = {
         f"{part}_count": f"CASE WHEN {value} IS NULL THEN 0 ELSE 1 END",
         f"{part}_ms": f"coalesce({value}, 0.0)",
@@ -106,9 +106,9 @@ def on_sqlite() -> bool:
 
 
 def start_of(time: str, step: int) -> str:
-    """The beginning of the hour or day, in each database's time format."""
+    """Return the beginning of the hour or day, in the time format of the database."""
     if on_sqlite():
-        # Times are text there; SQLite's own functions would round up.
+        # On SQLite, times are text, and SQLite's functions would round up.
         return (
             f"substr({time}, 1, 13) || ':00:00.000000'" if step == HOUR else f"substr({time}, 1, 10) || ' {MIDNIGHT}'"
         )
@@ -140,7 +140,7 @@ def insert(
         for name, value in values.items()
     ]
     grouped = [start_of(time, step), *keys.values()]
-    # By position, because a constant cannot be grouped by.
+    # The position is used, because a constant cannot be used in GROUP BY.
     places = ", ".join(str(place) for place in range(2, 2 + len(grouped)))
     op.execute(
         " ".join(

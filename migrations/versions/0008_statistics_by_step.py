@@ -1,5 +1,5 @@
-"""Store statistics that are read together next to each other: days apart from hours, and requests of all policies apart
-from the many more rows of each policy."""
+"""Store statistics that are read together next to each other. Days are separate from hours, and the totals over all
+policies are separate from the far more numerous rows of single policies."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -36,7 +36,7 @@ def rebuild(*, apart: bool) -> None:
 
 
 def rebuild_sqlite(table: str, *, with_rowid: bool) -> None:
-    """Without a row id, the rows themselves are stored in key order."""
+    """Without a row id, rows are stored in key order."""
     connection = op.get_bind()
     before = sa.Table(table, sa.MetaData(), autoload_with=connection)
     columns = [

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from judges.types import Chunk, Span
 
 _WORD = re.compile(r"\w+")
+_WORDS = re.compile(r"[^\W_]+")
 _LONGEST_NAME = 500
 _SHORTEST_NAME = 3
 _MOST_QUOTED = 256
@@ -26,8 +28,8 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A name to search for. ``lead`` is the length of the text before its first word (the slash of ``/kb/faq.md``).
-    ``quoted``: it consists of ordinary words, so it counts only in quotation marks."""
+    """A name to search for. ``lead`` is the length of the text before its first word, such as the slash in
+    ``/kb/faq.md``. ``quoted`` means that it consists of ordinary words, so it only counts in quotation marks."""
 
     text: str
     index: int
@@ -36,7 +38,7 @@ class _Name:
 
 
 class DocumentNames:
-    """Finds documents by id, source, title or URL. If several have the same name, the first one is found."""
+    """Finds documents by id, source, title or URL. If several documents have the same name, the first one is found."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.count = len(chunks)
@@ -55,10 +57,12 @@ class DocumentNames:
             for name in (chunk.id, chunk.source, chunk.url, chunk.title):
                 if name:
                     self._folded.setdefault(_fold(name), index)
-        self._shapes = {_shape(name) for name in self._ids if _is_numbered(name)}
+        # An id with a number and letters, such as ``doc-3`` or ``hr7``, may be one of a series.
+        self._shapes = {_shape(name) for name in self._ids if _DIGITS.search(name) and any(map(str.isalpha, name))}
         self._extensions = {match[1].casefold() for name in self._folded if (match := _EXTENSION.fullmatch(name))}
         # A source with many documents is added only once, for its first document.
-        searched = {name.strip().rstrip("/"): index for name, index in reversed(list(_sources_and_urls(chunks)))}
+        named = [(name, place) for place, chunk in enumerate(chunks) for name in (chunk.source, chunk.url) if name]
+        searched = {name.strip().rstrip("/"): index for name, index in reversed(named)}
         for name, index in searched.items():
             if _is_distinctive(name):
                 self._add(name, index)
@@ -68,8 +72,8 @@ class DocumentNames:
                 self._add(title, index, quoted=True)
 
     def get(self, name: str) -> int | None:
-        """Return the index of the document named ``name``, matched exactly or ignoring case, a trailing slash or a
-        URL's fragment."""
+        """Return the index of the document named ``name``. The name matches exactly, or if case, a trailing slash or a
+        URL fragment is ignored."""
         if (index := self._ids.get(name)) is not None:
             return index
         folded = _fold(name)
@@ -77,21 +81,34 @@ class DocumentNames:
             return index
         return self._folded.get(_fold(folded.partition("#")[0])) if "://" in folded else None
 
+    def is_name(self, name: str) -> bool:
+        """Return whether a document has exactly this name, ignoring case and a trailing slash."""
+        return name in self._ids or _fold(name) in self._folded
+
+    def knows_words(self, text: str) -> bool:
+        """Return whether ``text`` has words and the documents or their names contain all of them."""
+        words = _WORDS.findall(text.casefold())
+        return bool(words) and all(word in self._words for word in words)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(word for text in (*self._texts, *self._folded) for word in _WORDS.findall(text.casefold()))
+
     def at_number(self, number: int) -> int | None:
-        """Return the index of the document with ``number`` in the prompt, where numbers start at 1."""
+        """Return the index of the document numbered ``number`` in the prompt. Numbers start at 1."""
         return number - 1 if 1 <= number <= self.count else None
 
     def resembles_name(self, name: str) -> bool:
-        """Whether ``name``, which is not one of the names, looks like one: an id with another number, a file with the
-        same extension."""
+        """Return whether ``name``, which is not a known name, looks like one: an id with another number, or a file with
+        the same extension."""
         if self.is_in_documents(name):
             return False
         file = _EXTENSION.fullmatch(name)
         return _shape(name) in self._shapes or (file is not None and file[1].casefold() in self._extensions)
 
     def is_in_documents(self, text: str) -> bool:
-        """Whether a document contains ``text``. After many searches, return True without searching, to bound the time
-        spent on unknown markers."""
+        """Return whether a document contains ``text``. After many searches, return True without searching, to bound the
+        time spent on unknown markers."""
         found = self._quoted.get(text)
         if found is None:
             found = len(self._quoted) >= _MOST_QUOTED or any(text in given for given in self._texts)
@@ -141,19 +158,13 @@ class DocumentNames:
         return best
 
 
-def _sources_and_urls(chunks: Sequence[Chunk]) -> Iterator[tuple[str, int]]:
-    for index, chunk in enumerate(chunks):
-        for name in (chunk.source, chunk.url):
-            if name:
-                yield name, index
-
-
 def _fold(name: str) -> str:
     return name.strip().rstrip("/").casefold()
 
 
 def _is_distinctive(name: str) -> bool:
-    """Whether ``name`` in plain text can only be a name: ``faq.pdf`` or ``Legal Review``, but not ``web``."""
+    """Return whether ``name`` must be a name when it occurs in plain text: ``faq.pdf`` or ``Legal Review``, but not
+    ``web``."""
     if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME or _WORD.search(name) is None:
         return False
     return not name.isalpha() or not name.islower()
@@ -168,18 +179,13 @@ def _matches_at(text: str, name: str, span: Span) -> bool:
 
 
 def _is_set_off(text: str, span: Span) -> bool:
-    """Whether the span is in quotation marks, possibly with a comma or full stop inside them."""
+    """Return whether the span is in quotation marks. There may be a comma or full stop before the closing mark."""
     before, after = text[span.start - 1 : span.start], text[span.end : span.end + 2]
     return any(before == first and last in (after[:1], after[1:].strip()) for first, last in _SET_OFF)
 
 
 def _shape(name: str) -> str:
     return _DIGITS.sub("0", _fold(name))
-
-
-def _is_numbered(name: str) -> bool:
-    """Whether ``name`` is one of a series that differ in a number, such as ``doc-3`` or ``hr7``."""
-    return _DIGITS.search(name) is not None and any(character.isalpha() for character in name)
 
 
 def _joined_before(text: str, start: int) -> bool:

@@ -1,20 +1,153 @@
-"""Finds the documents that a reply cites, by markers, source names and URLs in its text, and by the upstream's
-annotations.
+"""Finds the documents that a reply cites through markers, source names and URLs in its text and through the upstream's
+annotations. Also finds the labels that the reply defines itself, and the sentence that each citation belongs to.
 
 Every pass is linear in the length of the text.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from judges.types import Chunk, Sentence, Span
-from policies.citations.annotations import Annotation
-from policies.citations.cited_sentence import CitedSentences
+from policies.citations.annotation_parsing import Annotation
 from policies.citations.document_names import DocumentNames
-from policies.citations.footnotes import FootnoteDefinitions
-from policies.citations.markers import BRACKETS, MarkedDocument, label_of, read_marker
-from policies.citations.span_index import SpanIndex
+from policies.citations.markers import BRACKETS, NAMING, MarkedDocument, documents_named, label_of, read_marker
 from policies.types import Citation
+
+
+@dataclass(frozen=True, slots=True)
+class SpanIndex:
+    """An index of spans."""
+
+    starts: list[int]
+    ends: list[int]
+
+    @classmethod
+    def of(cls, spans: Sequence[Span]) -> "SpanIndex":
+        starts: list[int] = []
+        ends: list[int] = []
+        for span in sorted(spans, key=lambda span: span.start):
+            if ends and span.start < ends[-1]:
+                ends[-1] = max(ends[-1], span.end)
+            else:
+                starts.append(span.start)
+                ends.append(span.end)
+        return cls(starts, ends)
+
+    def cover(self, place: int) -> bool:
+        """Return whether ``place`` is inside one of the spans."""
+        at = bisect_right(self.starts, place) - 1
+        return at >= 0 and place < self.ends[at]
+
+    def meet(self, span: Span) -> bool:
+        """Return whether ``span`` and one of the spans overlap."""
+        at = bisect_left(self.starts, span.end) - 1
+        return at >= 0 and span.start < self.ends[at]
+
+
+_NO_WORDS = re.compile(
+    r"[\W_]*(?:(?:sources?|see|refs?|references?|from|via|cf|quellen?|siehe|vgl|fuentes?|voir)\b[\W_]*)?", re.IGNORECASE
+)
+
+
+class CitedSentences:
+    """Assigns citations to sentences. ``marks`` are the spans of all citations, in order.
+
+    A marker that follows a sentence's full stop belongs to that sentence, as does a marker that forms a sentence by
+    itself.
+    """
+
+    def __init__(self, text: str, sentences: Sequence[Sentence], marks: Sequence[Span]) -> None:
+        self._text = text
+        self._starts = [sentence.span.start for sentence in sentences]
+        self._owners: list[int | None] = []
+        self._leads: list[int] = []
+        """Maps each sentence to the end of the citations at its beginning."""
+        places = [mark.start for mark in marks]
+        for place, sentence in enumerate(sentences):
+            lead = start = sentence.span.start
+            for mark in marks[bisect_left(places, start) : bisect_left(places, sentence.span.end)]:
+                if not _NO_WORDS.fullmatch(text, lead, mark.start):
+                    break
+                lead = max(lead, mark.end)
+            is_citation_only = lead > start and _NO_WORDS.fullmatch(text, lead, sentence.span.end)
+            self._leads.append(lead)
+            self._owners.append(self._before(place) if is_citation_only else sentence.index)
+
+    def at(self, place: int) -> int | None:
+        """Return the index of the sentence that a citation at ``place`` belongs to, or None."""
+        at = bisect_right(self._starts, place) - 1
+        if at < 0:
+            return None
+        before = self._before(at) if 0 < place < self._leads[at] else None
+        return self._owners[at] if before is None else before
+
+    def _before(self, at: int) -> int | None:
+        """Return the sentence before the one at ``at``, or None if there is a line break between them."""
+        if at == 0 or self._text[self._starts[at - 1] : self._starts[at]].endswith("\n"):
+            return None
+        return self._owners[at - 1]
+
+
+_DEFINITION = re.compile(
+    r"^[ \t]{0,3}(?:[-*+][ \t]+)?\[(?P<label>\^?[\w.-]{1,40})\](?P<colon>:?)[ \t]+(?P<text>\S.*)$", re.MULTILINE
+)
+_NUMBERED = re.compile(r"^[ \t]{0,3}(?P<label>[0-9]{1,3})[.)][ \t]+(?P<text>\S.*)$", re.MULTILINE)
+_SECTION = re.compile(
+    r"^[#>*_\s]{0,12}(?:sources?|references?|bibliography|citations?|works cited|quellen?|quellenangaben|literatur"
+    r"|références?|bibliographie|fuentes?|referencias|bibliografía)[*_\s]*[:：]?[*_ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_QUOTES = "*_\"“”„'’<>.,; \t"
+_SHORT_LEAD = 3
+
+
+class FootnoteDefinitions:
+    """The labels that ``text`` defines (``[^1]: faq.pdf``, ``[2] https://…``, or the numbers in its list of sources). A
+    defined label refers to the document named in its definition, regardless of the order of the documents.
+    """
+
+    def __init__(self, text: str, names: DocumentNames) -> None:
+        self._targets: dict[str, int | None] = {}
+        self.spans: list[Span] = []
+        """The places where sources are listed rather than cited."""
+        for match in _DEFINITION.finditer(text) if "[" in text else ():
+            index = _defined(match["text"], names, anywhere=bool(match["colon"]))
+            if index is not None or match["colon"]:  # Otherwise, it is a line that begins with a marker.
+                self._define(match, index)
+        section = _SECTION.search(text)
+        if section is not None:
+            for match in _NUMBERED.finditer(text, section.end()):
+                if (index := _defined(match["text"], names)) is not None:
+                    self._define(match, index)
+            self.spans.append(Span(section.start(), len(text)))
+
+    def _define(self, match: re.Match[str], index: int | None) -> None:
+        self.spans.append(Span(*match.span()))
+        self._targets.setdefault(match["label"].casefold(), index)
+
+    def __contains__(self, label: str) -> bool:
+        return label.casefold() in self._targets
+
+    def resolve(self, label: str) -> Iterator[int]:
+        """Yield the document to which a defined label refers. Yield nothing if the definition names no document, for
+        example because it is a remark."""
+        index = self._targets[label.casefold()]
+        if index is not None:
+            yield index
+
+
+def _defined(text: str, names: DocumentNames, *, anywhere: bool = False) -> int | None:
+    """Return the document that a line names at its beginning (or anywhere, with ``anywhere``), if it names exactly
+    one."""
+    if (index := names.get(text.strip(_QUOTES))) is not None:
+        return index
+    named = [(span.start, index) for index, span in names.mentions(text)]
+    if len({index for _, index in named}) != 1 or not (anywhere or named[0][0] <= _SHORT_LEAD):
+        return None
+    return named[0][1]
+
 
 _CODE = re.compile(
     r"```.*?(?:```|\Z)|^~~~.*?(?:^~~~|\Z)|``[^\n]*?``|`[^`\n]*`"
@@ -37,12 +170,13 @@ def find_citations(
         text: the reply.
         chunks: the documents as the model saw them; ``[1]`` is the first. Pass their ``DocumentNames`` to reuse them
             for several texts.
-        sentences: the sentences of ``text``. A citation is assigned to the sentence it is in, or to the one before it
-            if it follows its full stop; one in a list of sources is assigned to none.
+        sentences: the sentences of ``text``. A citation is assigned to the sentence that contains it, or to the
+            preceding sentence if it follows that sentence's full stop. Citations in a list of sources are assigned to
+            no sentence.
         annotations: the upstream's own citations.
 
-    A marker that can only refer to a document, but matches no document in the request, is a citation without a
-    document. Other text in brackets is not a citation.
+    A marker that can only refer to a document but matches none in the request is a citation without a document. Other
+    text in brackets is not a citation.
     """
     names = chunks if isinstance(chunks, DocumentNames) else DocumentNames(chunks)
     definitions = FootnoteDefinitions(text, names)
@@ -73,8 +207,8 @@ def find_citations(
 def _marked(
     text: str, names: DocumentNames, definitions: FootnoteDefinitions, code: Sequence[Span]
 ) -> list[tuple[str, int | None, Span]]:
-    """Yield the markers and document names in ``text``, each with its document and span, in text order."""
-    code = [*code, *(Span(*match.span()) for match in _CODE.finditer(text))]
+    """Return the markers and document names in ``text``, each with its document and span, in text order."""
+    code = [*code, *(Span(*match.span()) for match in _CODE.finditer(text) if not _is_name(match[0], names))]
     places = SpanIndex.of(code)
     found: list[tuple[str, int | None, Span]] = []
     for match in BRACKETS.finditer(text):
@@ -87,7 +221,18 @@ def _marked(
         for index, span in names.mentions(text)
         if not markers.cover(span.start)
     ]
+    markers = SpanIndex.of([*code, *(span for _, _, span in found)])
+    for match in NAMING.finditer(text):
+        taken = markers.meet(Span(*match.span("named"))) or text.endswith("]", 0, match.start())
+        if not taken:
+            found += [(match[0], index, Span(*match.span())) for index in documents_named(match[0], names)]
     return sorted(found, key=lambda item: item[2].start)
+
+
+def _is_name(code: str, names: DocumentNames) -> bool:
+    """Return whether inline code consists only of a document's name."""
+    name = code.strip("`")
+    return "\n" not in name and any(span == Span(0, len(name)) for _, span in names.mentions(name))
 
 
 def _targets(
@@ -100,8 +245,8 @@ def _targets(
 
 
 def reported_citations(reported: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Citation, ...]:
-    """Convert the citations that the caller reports. Each one counts; a document's id, source, title or URL refers to
-    that document."""
+    """Convert the citations that the caller reports. All of them count. An id, source, title or URL of a document
+    refers to that document."""
     if not reported:
         return ()
     names = DocumentNames(chunks)
@@ -109,7 +254,7 @@ def reported_citations(reported: Sequence[str], chunks: Sequence[Chunk]) -> tupl
 
 
 def distinct_documents(citations: Sequence[Citation]) -> frozenset[int | str]:
-    """Return the distinct documents cited: indices for the request's documents, and names for other documents that the
+    """Return the distinct documents cited: indices for documents in the request, and names for other documents that the
     caller reports."""
     return frozenset(
         citation.marker.strip() if citation.document_index is None else citation.document_index

@@ -1,7 +1,7 @@
 """Resolves citation markers such as ``[1, 3-5]``, ``[faq.pdf, p. 3]`` or ``【4:0†source】`` to documents.
 
-Square brackets contain many things that are not citations: years, intervals, indices, placeholders, link texts. So a
-marker counts only if it names a document, or can hardly refer to anything but a document that does not exist.
+Square brackets contain many things other than citations: years, intervals, indices, placeholders, link texts. A marker
+therefore only counts if it names a document or can hardly refer to anything but a missing document.
 """
 
 import re
@@ -13,6 +13,16 @@ BRACKETS = re.compile(
     r"\[(?P<square>[^\[\]\n]{1,200}?)\\?\]|【(?P<lens>[^【】\n]{1,200})】|［(?P<wide>[^［］\n]{1,200})］"
 )
 
+NAMING = re.compile(r"[({（〔⟨<](?P<named>[^()\[\]{}<>（）〔〕⟨⟩\n]{1,120})[)}）〕⟩>]")
+"""Brackets in which only document names are citations."""
+_BRACKETS = "[](){}<>【】［］（）〔〕⟨⟩"
+_NUMBERING = "[【［"
+_QUOTES = "`*_\"'“”„‘’ \t"
+_LEAD = re.compile(
+    r"(?:see(?: also)?|cf\.?|from|via|per|according to|as (?:stated|described|noted|mentioned) in"
+    r"|siehe|s\.|vgl\.?|aus|laut|voir|selon|d'après|véase|ver|según)\s+",
+    re.IGNORECASE,
+)
 _KIND = r"(?:doc|document|dokument|source|src|quelle|fuente|ref|reference|cite|citation|passage|snippet|chunk)"
 _SEPARATOR = re.compile(r"[,;，、；|]")
 _NUMBER = re.compile(rf"\^?(?:{_KIND}s?[.:]?[ #_-]*)?([0-9]{{1,4}})\^?", re.IGNORECASE)
@@ -20,12 +30,18 @@ _RANGE = re.compile(r"([0-9]{1,3})\s?[-–—]\s?([0-9]{1,3})")
 _LABEL = re.compile(rf"{_KIND}s?\s*[:：]\s*", re.IGNORECASE)
 _LENS = re.compile(r"(?:(?P<message>[0-9]{1,4}):)?(?P<number>[0-9]{1,4})(?:†(?P<name>.*))?", re.DOTALL)
 _PLACE = re.compile(r"(?:[:#]\S{1,40}|\s\(?(?:pp?|pages?|s|seite|§|sec|section|ch|chapter|para)\.?\s?\S{1,20})\Z", re.I)
+_NUMBERED_PLACE = re.compile(
+    r"[:#(]?\s?(?:(?:pp?|pages?|s|seite|§|sec|section|ch|chapter|para|l|lines?|chunk|part|slide)[.=_-]?\s?)?"
+    r"[0-9]{1,5}(?:[-–.:](?:p|l)?[0-9]{1,5}){0,3}\)?",
+    re.I,
+)
 _PLACE_ALONE = re.compile(
     r"(?:pp?|pages?|s|seite|§|sec|section|ch|chapter|para)\.?\s?[0-9]{1,5}(?:[-–][0-9]{1,5})?", re.I
 )
 _UNBALANCED = re.compile(r"[(){}]")
 _LARGEST_STRAY = 99
-"""A larger number that matches no document is taken to be a year, a status code or an issue number, not a marker."""
+"""A number above this that matches no document is considered a year, a status code or an issue number rather than a
+marker."""
 
 _INDEX = re.compile(r"(?:(?<!\w)[a-z]|(?<=[A-Za-z0-9])_[A-Za-z0-9]{1,30})\Z")
 _ASSIGNED = re.compile(r"\s?(?:=(?!=)|[+*/-]=)|\.[a-z]\w*\(|\(\)")
@@ -38,7 +54,7 @@ _INTERVAL = re.compile(
 _LOOK_BACK = 40
 
 MarkedDocument = tuple[str, int | None]
-"""A marker as shown, with the index of its document, or None if it matches no document in the request."""
+"""A marker as it appears in the text, and the index of its document (None if it matches no document in the request)."""
 
 
 def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterator[MarkedDocument]:
@@ -59,28 +75,67 @@ def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterat
 
 
 def names_only_documents(bracket: str, names: DocumentNames) -> bool:
-    """Whether a bracketed text, which includes the brackets, names documents in the request and says nothing else.
-
-    Parentheses contain numbers of many kinds, so only names count in them.
+    """Return whether a bracketed text (given with its brackets) contains only names of documents in the request, and
+    locations in these documents: numbers, or words from the documents.
     """
-    content = bracket.strip("[](){}【】［］").strip()
+    return bool(documents_named(bracket, names))
+
+
+def documents_named(bracket: str, names: DocumentNames) -> Sequence[int]:
+    """Return the documents that a bracketed text names, as in ``names_only_documents``; none if it contains anything
+    else.
+
+    Other brackets contain numbers of many kinds, so only names count in them.
+    """
+    content = _LEAD.sub("", bracket.strip(_BRACKETS).strip(_QUOTES), count=1).strip(_QUOTES)
     if (index := names.get(content)) is not None and not content.isdecimal():
-        return True
+        return [index] if _is_place(_fragment_of(content, names), names) else []
     if bracket[0] == "【" or "†" in content:
         match = _LENS.fullmatch(content)
-        name = (match["name"] or "").partition("†")[0].strip() if match else ""
-        known = name.casefold() in ("", "source") or names.get(name) is not None
-        return match is not None and known and _of_lens(match, content, names) is not None
+        return _document_in_lens(match, content, names) if match is not None else []
+    return _documents_listed(content, names, numbers=bracket[0] in _NUMBERING)
+
+
+def _document_in_lens(match: re.Match[str], content: str, names: DocumentNames) -> Sequence[int]:
+    name, _, place = (match["name"] or "").partition("†")
+    name = name.strip()
+    known = name.casefold() in ("", "source") or names.get(name) is not None
+    index = _of_lens(match, content, names) if known else None
+    places = _is_place(place, names) and _is_place(_fragment_of(name, names), names)
+    return [index] if index is not None and places else []
+
+
+def _documents_listed(content: str, names: DocumentNames, *, numbers: bool) -> Sequence[int]:
+    """Return the documents in a list such as ``1, faq.pdf, p. 3``; none if anything else is in it."""
     label = _LABEL.match(content)
-    parts = [part.strip() for part in _SEPARATOR.split(content[label.end() :] if label else content)]
-    index = None
-    for part in parts:
-        if index is not None and _PLACE_ALONE.fullmatch(part):
+    found: list[int] = []
+    for part in _SEPARATOR.split(content[label.end() :] if label else content):
+        part = part.strip(_QUOTES)
+        if found and _PLACE_ALONE.fullmatch(part):
             continue
-        index = _named(part, names) if bracket[0] == "(" else _numbered_or_named(part, names)
-        if index is None:
-            return False
-    return index is not None
+        index = _numbered_or_named(part, names) if numbers else _named(part, names)
+        if index is None or not _is_place(_place_in(part, names), names):
+            return []
+        found.append(index)
+    return found
+
+
+def _place_in(part: str, names: DocumentNames) -> str:
+    """Return the location in a part that names a document, or "" if it has none."""
+    if names.get(part) is not None:
+        return _fragment_of(part, names)
+    return place[0] if (place := _PLACE.search(part)) else ""
+
+
+def _fragment_of(name: str, names: DocumentNames) -> str:
+    """Return the fragment of a URL if the URL names a document only when the fragment is removed."""
+    return "" if names.is_name(name) else name.partition("#")[2]
+
+
+def _is_place(place: str, names: DocumentNames) -> bool:
+    """Return whether the text is only a location in a document: a number, or words from the documents."""
+    place = place.strip()
+    return not place or _NUMBERED_PLACE.fullmatch(place) is not None or names.knows_words(place)
 
 
 def _numbered_or_named(part: str, names: DocumentNames) -> int | None:
@@ -129,7 +184,7 @@ def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[MarkedDocume
 
 
 def _named(part: str, names: DocumentNames) -> int | None:
-    """Return the document that ``part`` names, with or without a location in it (``faq.pdf p. 3``, ``faq:2``,
+    """Return the document that ``part`` names. It may include a location in the document (``faq.pdf p. 3``, ``faq:2``,
     ``faq#leave``)."""
     if (index := names.get(part)) is not None:
         return index
@@ -139,9 +194,9 @@ def _named(part: str, names: DocumentNames) -> int | None:
 
 
 def _lens(whole: str, content: str, names: DocumentNames) -> Iterator[MarkedDocument]:
-    """Yield the citations in lenticular brackets: ``4†source``, ``1:0†name`` (message and result number, starting at
-    zero), an id or a number. Anything else is not a citation: Chinese and Japanese use such brackets for headings
-    too."""
+    """Yield the citations in lenticular brackets: ``4†source``, ``1:0†name`` (message and result numbers, starting at
+    zero), an id or a number. Anything else is not a citation, because Chinese and Japanese also use such brackets for
+    headings."""
     match = _LENS.fullmatch(content)
     if match is None:
         if (index := names.get(content)) is not None:
@@ -162,8 +217,8 @@ def _of_lens(match: re.Match[str], content: str, names: DocumentNames) -> int | 
 
 
 def _is_code_or_maths(text: str, match: re.Match[str], content: str) -> bool:
-    """Whether a bracket is code or maths: ``x[1]``, ``row_b[1]``, ``[1] = 5``, ``x ∈ [1, 2]``, ``in the interval [1,
-    2]``."""
+    """Return whether a bracket is code or maths: ``x[1]``, ``row_b[1]``, ``[1] = 5``, ``x ∈ [1, 2]``, ``in the interval
+    [1, 2]``."""
     before = text[max(0, match.start() - _LOOK_BACK) : match.start()]
     if _INDEX.search(before) or _ASSIGNED.match(text, match.end()):
         return True

@@ -1,1 +1,1 @@
-"""The category ``grounding``, which checks that the reply says what its sources say."""
+"""The category ``grounding``, which checks that the sources support the reply."""

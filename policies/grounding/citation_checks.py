@@ -1,34 +1,43 @@
-"""Checks that the reply cites documents and that they support it."""
+"""Checks that the reply cites documents and that the cited documents support it."""
 
 from collections.abc import Collection, Iterator
 
 from judges.types import ClaimVerdict, Label
 from policies.citations.extraction import distinct_documents
-from policies.grounding.claim_actions import label_of
 from policies.grounding.reply_violation import reply_violation
 from policies.grounding.rules import GroundingRules
-from policies.redaction import redacted_marker
+from policies.reason_texts import redacted_marker
 from policies.types import Action, Citation, PolicyInputs, Violation
 
 FABRICATED = "fabricated"
 """A citation that matches no document in the request."""
 MISATTRIBUTED = "misattributed"
-"""A citation of a document that does not support its sentence, although another document may."""
+"""A citation of a document that does not support its sentence, even if another document does."""
 
 
 def check_min_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Check that at least ``min_citations`` distinct documents are cited."""
+    """Check that at least ``min_citations`` distinct documents are cited. A reply without claims needs no citations."""
     count = len(distinct_documents(inputs.citations))
-    if count < rules.min_citations:
+    if count < rules.min_citations and not _claims_nothing(inputs):
         reason = f"Citations ({count}) below minimum ({rules.min_citations})"
         yield reply_violation(rules, inputs, reason, "GROUNDING_CITATIONS")
 
 
 def check_grounding_required(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Check that a document is cited if ``require_source_grounding`` is set."""
-    if rules.require_source_grounding and not distinct_documents(inputs.citations):
+    """Check that a document is cited if ``require_source_grounding`` is set. A reply without claims needs no
+    citation."""
+    if rules.require_source_grounding and not distinct_documents(inputs.citations) and not _claims_nothing(inputs):
         reason = "No source citations provided (grounding required)"
         yield reply_violation(rules, inputs, reason, "GROUNDING_REQUIRED")
+
+
+def _claims_nothing(inputs: PolicyInputs) -> bool:
+    """Return whether the complete reply contains neither claims nor unjudged text. It may be a refusal, a courtesy or a
+    question to the user.
+    """
+    if not inputs.final or inputs.of_run or inputs.coverage is None:
+        return False
+    return not inputs.unjudged and all(claim.label is Label.NOT_A_CLAIM for claim in inputs.claims)
 
 
 def check_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
@@ -92,12 +101,12 @@ def _by_sentence(inputs: PolicyInputs) -> dict[int, list[ClaimVerdict]]:
 
 
 def _supports(rules: GroundingRules, inputs: PolicyInputs, document: int, claim: ClaimVerdict) -> bool:
-    """Whether the document supports the claim. If the document was judged, its best score decides, because a claim may
-    draw on several of the documents cited in its sentence."""
+    """Return whether the document supports the claim. If the document was judged, its highest score decides, because a
+    claim may draw on several of the documents cited in its sentence."""
     known = (inputs.cited_support.get((claim.claim.span, document)), claim.support.get(document))
     if scores := [score for score in known if score is not None]:
         return max(scores) >= rules.entailment_threshold
-    if label_of(rules, claim) is not Label.SUPPORTED or claim.best_source is None:
+    if rules.thresholds.label_of(claim) is not Label.SUPPORTED or claim.best_source is None:
         return False
     best = claim.best_source
     return document == best.document_index or (

@@ -1,6 +1,5 @@
-"""Checks whether claims in a reply contradict each other.
-
-Policies do no I/O: the caller compares the claims beforehand and passes the result in the inputs.
+"""Checks whether claims in a reply contradict each other. Policies do no I/O, so the caller compares the claims first
+and passes the result in the inputs.
 """
 
 from collections.abc import Iterator
@@ -8,13 +7,13 @@ from typing import Any
 
 from judges.types import LocatedStatement
 from policies.grounding.rules import GroundingRules
-from policies.redaction import ELLIPSIS
+from policies.reason_texts import ELLIPSIS
 from policies.types import Action, PolicyInputs, Violation
 
 
 def check_consistency(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Report claims in the reply that contradict each other, or claims in the run's earlier replies. If they could not
-    be compared, this adds a warning and never blocks."""
+    """Report claims in the reply that contradict each other or claims in the run's earlier replies. If the claims could
+    not be compared, this adds a warning and never blocks."""
     found = inputs.consistency if rules.factual_consistency_check else None
     if found is None:
         return

@@ -1,39 +1,233 @@
-"""Evaluates grounding policies: does the reply say what its sources say?
-
-``mid_execution`` checks what is known for each sentence as it comes (scores, claims and unjudged text that must not be
-sent), ``after_workflow`` what needs the whole reply; with inputs that are not final, only what nothing later can
-change. The evaluator keeps no state between calls: given all claims so far, it finds again what it found claim by
-claim.
+"""Evaluates grounding policies, which check that the sources support the reply. ``mid_execution`` runs the checks that
+are possible after each sentence (scores, claims, and unjudged text that must not be sent). ``after_workflow`` runs
+those that need the whole reply. If the inputs are not final, ``after_workflow`` only makes decisions that can no longer
+change. The evaluator keeps no state between calls: given all claims so far, it finds the same violations as it did
+claim by claim. ``SENTENCE_CHECKS`` and ``REPLY_CHECKS`` list all checks, and when each of them decides. Everything else
+is derived from these lists.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from policies.base import CategoryResult, comparison_gaps
-from policies.citations.extraction import distinct_documents
-from policies.grounding.checks import (
-    CITATION_CHECKS,
-    CONSISTENCY_CHECK,
-    JUDGED_CHECK,
-    LLM_SCORE_CHECK,
-    REPLY_CHECKS,
-    SENTENCE_CHECKS,
-    STANDING_CHECKS,
-    anything_reported,
-    find_violations,
+from policies.base import (
+    Category,
+    CategoryResult,
+    GatewayFacts,
+    JudgeOptions,
+    ReplyNeeds,
+    RuleWarning,
+    comparison_gaps,
 )
-from policies.grounding.llm_score_check import llm_notes, llm_warnings
-from policies.grounding.rules import GroundingRules
-from policies.grounding.score_check import scores_of
-from policies.types import Phase, PolicyInputs
+from policies.citations.extraction import distinct_documents
+from policies.grounding.citation_checks import check_citations, check_grounding_required, check_min_citations
+from policies.grounding.consistency_check import check_consistency
+from policies.grounding.minimum_scores import (
+    answer_notes,
+    check_answer_relevance,
+    check_confidence,
+    check_llm_score,
+    check_scores,
+    llm_notes,
+    scores_of,
+    unused_scores,
+)
+from policies.grounding.rule_warnings import rule_warnings
+from policies.grounding.rules import WITHHOLDING, GroundingRules
+from policies.grounding.sentence_checks import (
+    check_contradictions,
+    check_coverage,
+    check_sentence_claims,
+    check_sentence_unjudged,
+    check_unjudged,
+    check_unsupported_claims,
+    check_unverifiable_ratio,
+)
+from policies.types import Action, Phase, PolicyInputs, PolicySubject, Violation
+
+RulesTest = Callable[[GroundingRules], bool]
+InputsTest = Callable[[GroundingRules, PolicyInputs], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A check, and when it decides. ``blocks_at_end`` returns whether, with the given rules, it can block a reply whose
+    sentences all passed; ``rule`` is the responsible rule. ``known_before`` means that its result depends only on the
+    request, so nothing in the reply can change it.
+    """
+
+    find: Callable[[GroundingRules, PolicyInputs], Iterator[Violation]]
+    rule: str | None = None
+    blocks_at_end: RulesTest = lambda rules: False
+    known_before: InputsTest = lambda rules, inputs: False
+
+
+def find_violations(checks: Sequence[Check], rules: GroundingRules, inputs: PolicyInputs) -> tuple[Violation, ...]:
+    """Return the violations that ``checks`` find, in their order."""
+    return tuple(violation for check in checks for violation in check.find(rules, inputs))
+
+
+def whole_reply_rules(rules: GroundingRules) -> tuple[str, ...]:
+    """Return the names of the rules that block and are decided only when the reply is complete."""
+    checks = (*SENTENCE_CHECKS, *REPLY_CHECKS)
+    return tuple(dict.fromkeys(each.rule for each in checks if each.rule is not None and each.blocks_at_end(rules)))
+
+
+def anything_reported(inputs: PolicyInputs) -> bool:
+    """Return whether the caller has reported information about the reply, or may still do so in its run."""
+    if inputs.of_run or inputs.reported_scores or inputs.reported_unsupported or inputs.output_confidence is not None:
+        return True
+    return any(citation.reported for citation in inputs.citations)
+
+
+def _blocks(rules: GroundingRules) -> bool:
+    return rules.action_on_violation == "block"
+
+
+def _cannot_cite(rules: GroundingRules, inputs: PolicyInputs) -> bool:
+    """Grounding is required, but there is nothing to cite."""
+    has_sources = inputs.chunks or inputs.documents_may_follow or inputs.of_run or inputs.citations
+    return rules.require_source_grounding and not has_sources
+
+
+def _check_judged(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    """No judge is available for a reply with documents."""
+    if inputs.judge_unavailable and inputs.chunks:
+        yield Violation(
+            action=Action.BLOCK if rules.on_judge_unavailable == "block" else Action.WARN,
+            reason="Reply not checked: no judge is available",
+            reason_code="GROUNDING_NOT_CHECKED",
+        )
+
+
+def _check_judged_early(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    if not inputs.final and rules.on_judge_unavailable == "block":
+        yield from _check_judged(rules, inputs)
+
+
+def _check_llm_score(phase: Phase) -> Callable[[GroundingRules, PolicyInputs], Iterator[Violation]]:
+    return lambda rules, inputs: check_llm_score(rules, inputs, phase)
+
+
+def _llm_score_blocks(rules: GroundingRules) -> bool:
+    return _blocks(rules) and rules.llm_grounding_check
+
+
+SENTENCE_CHECKS = (
+    # Contradictions come before low scores: a contradicted claim has a low score too, and the first violation names
+    # the decision.
+    Check(find=_check_judged_early),
+    Check(find=check_sentence_claims),
+    Check(find=check_sentence_unjudged),
+    Check(
+        find=check_scores,
+        rule="score_eval_mode",
+        blocks_at_end=lambda rules: _blocks(rules) and rules.score_source == "judge" and rules.score_eval_mode != "all",
+    ),
+    Check(find=_check_llm_score(Phase.MID_EXECUTION), rule="llm_grounding_check", blocks_at_end=_llm_score_blocks),
+)
+"""The checks of ``mid_execution``, in the order of evaluation."""
+
+REPLY_CHECKS = (
+    Check(find=_check_judged),
+    Check(
+        find=check_min_citations,
+        rule="min_citations",
+        blocks_at_end=lambda rules: _blocks(rules) and rules.min_citations > 0,
+        known_before=_cannot_cite,
+    ),
+    Check(
+        find=check_grounding_required,
+        rule="require_source_grounding",
+        blocks_at_end=lambda rules: _blocks(rules) and rules.require_source_grounding,
+        known_before=_cannot_cite,
+    ),
+    Check(
+        find=check_unsupported_claims,
+        rule="max_unsupported_claims",
+        blocks_at_end=lambda rules: _blocks(rules) and rules.max_unsupported_claims is not None,
+        known_before=lambda rules, inputs: True,  # claims are only added to those reported
+    ),
+    Check(
+        find=check_unverifiable_ratio,
+        rule="max_unverifiable_ratio",
+        blocks_at_end=lambda rules: rules.unverifiable_action == "block" and rules.max_unverifiable_ratio < 1,
+    ),
+    Check(find=check_contradictions),
+    Check(
+        find=check_consistency,
+        rule="factual_consistency_check",
+        blocks_at_end=lambda rules: _blocks(rules) and rules.factual_consistency_check,
+    ),
+    Check(
+        find=check_confidence,
+        rule="abstention_threshold",
+        blocks_at_end=lambda rules: _blocks(rules) and rules.abstention_threshold is not None,
+        known_before=lambda rules, inputs: inputs.output_confidence is not None,
+    ),
+    Check(
+        find=check_answer_relevance,
+        rule="min_answer_relevance",
+        blocks_at_end=lambda rules: _blocks(rules) and bool(rules.min_answer_relevance),
+    ),
+    Check(find=_check_llm_score(Phase.AFTER_WORKFLOW), rule="llm_grounding_check", blocks_at_end=_llm_score_blocks),
+    Check(
+        find=check_citations,
+        rule="require_valid_citations",
+        blocks_at_end=lambda rules: _blocks(rules) and rules.require_valid_citations,
+    ),
+    Check(find=check_unjudged),
+    Check(
+        find=check_coverage,
+        rule="min_coverage",
+        blocks_at_end=lambda rules: _blocks(rules) and rules.min_coverage > 0,
+    ),
+)
+"""The checks of ``after_workflow``, in the order of evaluation."""
+
 
 __all__ = ["GROUNDING", "GroundingEvaluator", "GroundingRules"]
 
 
-class GroundingEvaluator:
+class GroundingEvaluator(Category):
     """The category ``grounding``."""
 
     name = "grounding"
     rules = GroundingRules
+    subjects = frozenset({PolicySubject.REPLY})
+
+    def reply_needs(self, rules: GroundingRules) -> ReplyNeeds:
+        """See ``policies.base.Category``."""
+        withholds = rules.unjudged_action in WITHHOLDING
+        return ReplyNeeds(
+            judging=JudgeOptions(
+                thresholds=rules.thresholds, max_sources=rules.max_sources_per_claim, max_claims=rules.max_claims
+            ),
+            stream_mode=rules.stream_mode,
+            blocks_at_end=whole_reply_rules(rules),
+            reasoning_action=rules.reasoning_action,
+            tool_call_action=rules.tool_call_action,
+            withholds_unjudged=withholds,
+            reads_standings=withholds or rules.min_coverage > 0,
+            wants_citations=rules.require_source_grounding or rules.min_citations > 0,
+            corrects=rules.contradiction_action == "correct",
+            strips="strip" in (rules.unjudged_action, rules.unverifiable_action),
+            evidence_from_tools=rules.evidence_from_tools,
+            consistency_check=rules.factual_consistency_check,
+            valid_citations=rules.require_valid_citations,
+            answer_relevance=rules.min_answer_relevance is not None,
+            question_parts=rules.report_completeness,
+            max_regenerations=rules.max_regenerations,
+            score_request=rules.score_request,
+            scores_results=rules.llm_grounding_phase != Phase.MID_EXECUTION.value,
+            scores_documents=rules.score_source == "retrieval",
+            on_block=rules.on_block,
+            abstention_response=rules.abstention_response,
+            repairs=rules,
+        )
+
+    def warnings(self, rules: GroundingRules, facts: GatewayFacts) -> Iterable[RuleWarning]:
+        """See ``policies.base.Category``."""
+        return rule_warnings(rules, facts, whole_reply=whole_reply_rules(rules))
 
     def evaluate(self, phase: Phase, rules: GroundingRules, inputs: PolicyInputs) -> CategoryResult | None:
         """See ``policies.base.Category``."""
@@ -44,7 +238,8 @@ class GroundingEvaluator:
                 result = _check_sentences(rules, inputs)
             case Phase.AFTER_WORKFLOW:
                 result = _check_reply(rules, inputs) if inputs.final else _check_request(rules, inputs)
-        return replace(result, notes=llm_notes(rules, inputs, phase), warnings=llm_warnings(rules, inputs, phase))
+        notes, warnings = llm_notes(rules, inputs, phase)
+        return replace(result, notes={**result.notes, **unused_scores(rules, inputs), **notes}, warnings=warnings)
 
 
 def _check_sentences(rules: GroundingRules, inputs: PolicyInputs) -> CategoryResult:
@@ -55,7 +250,7 @@ def _check_sentences(rules: GroundingRules, inputs: PolicyInputs) -> CategoryRes
 
 
 def _check_request(rules: GroundingRules, inputs: PolicyInputs) -> CategoryResult:
-    """What the request alone decides, whatever the reply."""
+    """Return the checks that depend only on the request."""
     known = [check for check in REPLY_CHECKS if check.known_before(rules, inputs)]
     return CategoryResult(violations=find_violations(known, rules, inputs), reason="Nothing decided before the reply")
 
@@ -69,27 +264,22 @@ def _check_reply(rules: GroundingRules, inputs: PolicyInputs) -> CategoryResult:
         citations=[citation for citation in inputs.citations if citation.sentence_index not in inputs.withheld],
         unjudged=[text for text in inputs.unjudged if text.sentence_index not in inputs.withheld],
     )
+    violations = find_violations(REPLY_CHECKS, rules, delivered)
     if not inputs.chunks and not anything_reported(inputs):
-        # There is nothing to ground against; if grounding is required, that itself is the violation.
-        required = CITATION_CHECKS if rules.require_source_grounding else ()
         return CategoryResult(
-            violations=find_violations((*required, *STANDING_CHECKS, CONSISTENCY_CHECK), rules, delivered),
-            reason="No sources to ground against",
-            reason_code="GROUNDING_NO_SOURCES",
+            violations=violations, reason="No sources to ground against", reason_code="GROUNDING_NO_SOURCES"
         )
     if not inputs.judged and not anything_reported(inputs):
-        checks = (JUDGED_CHECK, *STANDING_CHECKS, CONSISTENCY_CHECK, LLM_SCORE_CHECK)
         return CategoryResult(
-            violations=find_violations(checks, rules, inputs),
-            reason="Reply not checked against its sources",
-            reason_code="GROUNDING_NOT_CHECKED",
+            violations=violations, reason="Reply not checked against its sources", reason_code="GROUNDING_NOT_CHECKED"
         )
     count = len(distinct_documents(delivered.citations))
     gaps = comparison_gaps(inputs.consistency) if rules.factual_consistency_check else {}
     return CategoryResult(
-        violations=find_violations(REPLY_CHECKS, rules, delivered),
+        violations=violations,
         reason=f"Grounding audit passed ({count} citations)",
         metadata={"citation_count": count, **gaps},
+        notes=answer_notes(rules, inputs),
     )
 
 

@@ -1,4 +1,4 @@
-"""Builds violations by a whole reply, which say how many documents the reply cites."""
+"""Builds violations for whole replies, which include the number of documents that the reply cites."""
 
 from typing import Any
 

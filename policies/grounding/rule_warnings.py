@@ -1,47 +1,20 @@
-"""Grounding rules that are valid but cannot do together what they seem to."""
+"""Warns about grounding rules that are valid but won't work as intended."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from policies.grounding.checks import whole_reply_rules
+from policies.base import GatewayFacts, RuleWarning
 from policies.grounding.rules import GroundingRules
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleWarning:
-    """Why a policy may not do what it seems to. ``loc`` is the path of the field, as in the errors of RulesError."""
-
-    loc: tuple[str, ...]
-    msg: str
-
-
-def _every_model(_model: str) -> bool:
-    return True
-
-
-def _no_fault(_model: str) -> str | None:
-    return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayFacts:
-    """What warnings need to know about a gateway; by default, that everything is there.
-
-    ``serves``: whether an upstream serves a model, or one that matches a shell glob. ``llm_fault``: why no LLM can
-    correct claims; None if one can. ``llm_model_fault``: why no LLM of that name can score replies; None if one can.
-    """
-
-    serves: Callable[[str], bool] = _every_model
-    llm_fault: str | None = None
-    llm_model_fault: Callable[[str], str | None] = _no_fault
-
-
-def rule_warnings(rules: GroundingRules, facts: GatewayFacts) -> Iterator[RuleWarning]:
-    """The warnings about ``rules``, by field."""
+def rule_warnings(
+    rules: GroundingRules, facts: GatewayFacts, *, whole_reply: Sequence[str] = ()
+) -> Iterator[RuleWarning]:
+    """Yield the warnings about ``rules``, by field. ``whole_reply`` has the names of the rules that block and need the
+    whole reply."""
     yield from _citations(rules)
     yield from _floor(rules)
     yield from _llm(rules, facts)
-    yield from _stream_mode(rules)
+    yield from _stream_mode(rules, whole_reply)
     if rules.stream_mode == "live":
         yield from _live(rules)
 
@@ -81,8 +54,8 @@ def _llm(rules: GroundingRules, facts: GatewayFacts) -> Iterator[RuleWarning]:
         yield _warning("llm_grounding_model", f"The LLM grounding check is skipped: {fault}.")
 
 
-def _stream_mode(rules: GroundingRules) -> Iterator[RuleWarning]:
-    names = ", ".join(whole_reply_rules(rules))
+def _stream_mode(rules: GroundingRules, whole_reply: Sequence[str]) -> Iterator[RuleWarning]:
+    names = ", ".join(whole_reply)
     if not names:
         return
     if rules.stream_mode == "hold":

@@ -1,11 +1,13 @@
 """The rules of the category ``grounding``."""
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from judges.thresholds import Thresholds
-from judges.types import ScoreRequest
+from judges.label_thresholds import Thresholds
+from judges.llm_types import ScoreRequest
+from judges.types import ClaimVerdict, Label
 from policies.base import Rules, Text
 
 LARGEST = 2**63 - 1
@@ -25,54 +27,62 @@ class GroundingRules(Rules):
     """Rules for the reply to a request, or for a run."""
 
     require_source_grounding: bool = Field(False, description="A reply without citations is a violation")
-    min_grounding_score: Share = Field(0.7, description="Lowest acceptable score of a claim; an equal score passes")
+    min_grounding_score: Share = Field(0.7, description="Minimum score of a claim; an equal score passes")
     min_citations: Count = Field(1, description="Minimum number of distinct documents cited")
     max_unsupported_claims: Count | None = Field(
-        None, description="Maximum number of unsupported claims; null: no limit, 0: none tolerated"
+        None, description="Maximum number of unsupported claims; null: no limit, 0: none allowed"
     )
     factual_consistency_check: bool = Field(
         False, description="Claims of the reply or run that contradict each other are a violation"
     )
     abstention_threshold: Share | None = Field(
-        None, description="An output confidence (the caller's, else the trust score) below this is a violation"
+        None, description="Minimum output confidence (reported by the caller, otherwise the trust score)"
     )
     abstention_response: Text | None = Field(None, description="Text sent in place of a blocked reply")
+    min_answer_relevance: Share | None = Field(
+        None,
+        description="Minimum share of the question's content that the reply covers; null: not measured, 0: reported",
+    )
+    report_completeness: bool = Field(
+        False, description="Report the parts of the question that the documents answer but the reply does not"
+    )
     action_on_violation: Literal["warn", "block"] = Field("warn", description="Action on a violation")
     score_relevance_floor: Share | None = Field(None, description="Scores below this are left out of the score check")
     score_eval_mode: Literal["all", "average", "top_n"] = Field(
         "all",
         description="Which scores must reach min_grounding_score: each one, their mean, or the score_top_n highest",
     )
-    score_top_n: Positive = Field(3, description="Number of highest scores that top_n checks")
+    score_top_n: Positive = Field(3, description="Number of top scores that top_n checks")
     llm_grounding_check: bool = Field(False, description="Have an LLM judge score the reply as a whole")
     llm_grounding_model: Text = Field("gpt-4o-mini", min_length=1, description="Model of the LLM judge")
-    llm_grounding_threshold: Share = Field(0.7, description="Lowest acceptable score of the LLM judge")
+    llm_grounding_threshold: Share = Field(0.7, description="Minimum score from the LLM judge")
     llm_grounding_criteria: Text = Field("", description="Appended to the prompt of the LLM judge")
     llm_grounding_phase: Literal["mid_execution", "after_workflow", "both"] = Field(
         "mid_execution", description="Phase whose decision uses the LLM judge's score"
     )
-    entailment_threshold: Share = Field(0.7, description="A claim is supported at or above this probability")
+    entailment_threshold: Share = Field(0.7, description="Minimum probability at which a claim is supported")
     contradiction_threshold: Share = Field(
-        0.7, description="A claim is contradicted at or above this probability, if it is higher than that of support"
+        0.7,
+        description="Minimum probability at which a claim is contradicted; it must also exceed that of support",
     )
     max_unverifiable_ratio: Share = Field(0.5, description="Maximum share of unverifiable claims")
     contradiction_action: Literal["flag", "block", "correct"] = Field(
         "flag",
-        description="Action on a contradicted claim; correct replaces it by the judge's correction, or, without one, "
-        "falls back to action_on_violation",
+        description="Action if a claim is contradicted; correct replaces it with the judge's correction, or applies "
+        "action_on_violation if there is none",
     )
     max_regenerations: Regenerations = Field(
         0,
-        description="How often a reply may be regenerated from a failed sentence; each time is one more upstream call",
+        description="Maximum number of times a reply is regenerated from a failed sentence, one upstream call each",
     )
     unverifiable_action: Literal["flag", "block", "strip"] = Field(
         "flag",
-        description="Action on too many unverifiable claims; strip leaves out each sentence with an unverifiable claim",
+        description="Action if too many claims are unverifiable; strip leaves out each sentence with an unverifiable "
+        "claim",
     )
     unjudged_action: Literal["allow", "warn", "strip", "block"] = Field(
         "warn",
-        description="Action on text that is neither judged nor known to state nothing; strip leaves it out, block "
-        "blocks the reply",
+        description="Action if text that may contain claims wasn't judged; strip leaves it out, block blocks the reply",
     )
     min_coverage: Share = Field(
         0.0,
@@ -87,10 +97,10 @@ class GroundingRules(Rules):
     )
     tool_call_action: Literal["pass", "hold", "drop"] = Field(
         "pass",
-        description="Tool calls: pass them on, hold each until the text before it is judged, or drop them; a blocked "
-        "reply has none",
+        description="Tool calls: pass them on, hold each until the text before it is judged, or drop them; "
+        "blocked replies have none",
     )
-    max_sources_per_claim: Positive = Field(5, description="Maximum number of passages a claim is judged against")
+    max_sources_per_claim: Positive = Field(5, description="Maximum number of passages against which a claim is judged")
     max_claims: Positive | None = Field(None, description="Maximum number of claims judged per reply; null: all")
     stream_mode: Literal["hold", "live", "final"] = Field(
         "hold",
@@ -106,10 +116,10 @@ class GroundingRules(Rules):
         description="A citation of an unknown document, or of one that does not support its sentence, is a violation",
     )
     on_block: Literal["replace", "error"] = Field(
-        "replace", description="What the client receives instead of a blocked reply"
+        "replace", description="Sent to the client instead of a blocked reply: a text or an error"
     )
     on_judge_unavailable: Literal["allow", "block"] = Field(
-        "allow", description="What happens to a reply with documents if no judge is available"
+        "allow", description="Action on a reply with documents if no judge is available"
     )
     evidence_from_tools: bool = Field(False, description="Count tool messages among the documents")
 
@@ -121,13 +131,45 @@ class GroundingRules(Rules):
             raise ValueError(f"Input should be 'drop' or 'judge' because unjudged_action is '{unjudged}'")
         return value
 
-    @property
+    @cached_property
     def thresholds(self) -> Thresholds:
         return Thresholds(entailment=self.entailment_threshold, contradiction=self.contradiction_threshold)
 
     @property
     def score_request(self) -> ScoreRequest | None:
-        """The LLM score of the whole reply that these rules need; None if they need none."""
+        """The request for an LLM score of the whole reply that these rules need; None if they need none."""
         if not self.llm_grounding_check:
             return None
         return ScoreRequest(model=self.llm_grounding_model, criteria=self.llm_grounding_criteria)
+
+    # The action on a claim in the reply, according to its label under these thresholds. ``replaceable``: its text has
+    # not been sent yet.
+
+    def needs_correction(self, claim: ClaimVerdict) -> bool:
+        """Return whether the claim is contradicted, and replaced by a correction if one exists."""
+        return self.contradiction_action == "correct" and self.thresholds.label_of(claim) is Label.CONTRADICTED
+
+    def is_corrected(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
+        """Return whether the claim is replaced by its correction."""
+        return replaceable and claim.correction is not None and self.needs_correction(claim)
+
+    def is_blocked(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
+        """Return whether the claim is contradicted and ends the reply. A claim that should be corrected but has no
+        correction is an ordinary violation."""
+        label = self.thresholds.label_of(claim)
+        if label is not Label.CONTRADICTED or self.is_corrected(claim, replaceable=replaceable):
+            return False
+        correct = self.contradiction_action == "correct"
+        return (self.action_on_violation if correct else self.contradiction_action) == "block"
+
+    def is_stripped(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
+        """Return whether the claim is unverifiable and its sentence is left out."""
+        return (
+            self.unverifiable_action == "strip"
+            and replaceable
+            and self.thresholds.label_of(claim) is Label.UNVERIFIABLE
+        )
+
+    def leaves_out_unjudged(self, *, replaceable: bool) -> bool:
+        """Return whether unjudged text is left out of the reply."""
+        return self.unjudged_action == "strip" and replaceable

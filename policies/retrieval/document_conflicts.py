@@ -1,23 +1,23 @@
 """Checks whether documents contradict each other.
 
-Policies do no I/O: the caller compares the documents beforehand and passes the result in the inputs.
+Policies do no I/O, so the caller compares the documents first and passes the result in the inputs.
 """
 
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from judges.types import Chunk, Contradiction, LocatedStatement
-from policies.redaction import ELLIPSIS
+from policies.reason_texts import ELLIPSIS
 from policies.retrieval.rules import RetrievalRules
 from policies.types import Action, PolicyInputs, Violation
 
 CONFLICT_THRESHOLD = 0.7
-"""The score from which two documents count as contradicting each other."""
+"""Two documents count as contradicting each other if their score is at least this high."""
 
 
 def check_conflicts(rules: RetrievalRules, inputs: PolicyInputs, gone: Collection[int]) -> Iterator[Violation]:
-    """Report documents, among those not ``gone``, that contradict each other. This is always a warning, because no
-    policy can know which of the two is right."""
+    """Report documents that contradict each other, except those in ``gone``. This is always a warning, because no
+    policy can know which of the two documents is right."""
     if not rules.check_conflicts or inputs.conflicts is None:
         return
     for contradiction in inputs.conflicts.contradictions:

@@ -11,7 +11,7 @@ from policies.types import Action, PolicyInputs, Violation
 
 
 def check_too_few(rules: RetrievalRules, count: int) -> Iterator[Violation]:
-    """Check that ``count`` documents are at least ``min_chunks``."""
+    """Check that ``count`` is at least ``min_chunks``."""
     fewest = max(rules.min_chunks, 1) if rules.require_documents else rules.min_chunks
     if count < fewest:
         yield Violation(
@@ -20,6 +20,18 @@ def check_too_few(rules: RetrievalRules, count: int) -> Iterator[Violation]:
             reason_code="RETRIEVAL_CHUNK_COUNT",
             metadata={"chunk_count": count, "limit": fewest},
         )
+
+
+def check_all_dropped(rules: RetrievalRules, count: int, gone: Collection[int]) -> Iterator[Violation]:
+    """Check that at least one of ``count`` documents is left after these rules have dropped documents."""
+    if len(gone) < count or not count or not rules.drops:
+        return
+    yield Violation(
+        action=Action.BLOCK if rules.on_all_dropped == "refuse" else Action.WARN,
+        reason=f"No document left ({count} dropped)",
+        reason_code="RETRIEVAL_ALL_DROPPED",
+        metadata={"chunk_count": count},
+    )
 
 
 def check_too_many(rules: RetrievalRules, inputs: PolicyInputs, unfit: Collection[int]) -> Iterator[Violation]:
@@ -37,11 +49,10 @@ def check_too_many(rules: RetrievalRules, inputs: PolicyInputs, unfit: Collectio
 
 
 def _surplus(rules: RetrievalRules, chunks: Sequence[Chunk], unfit: Collection[int]) -> list[int]:
-    """Return the documents beyond ``max_chunks``, which are the least relevant ones.
-
-    Among equally relevant documents at the limit, the ``unfit`` ones are dropped first, and then the last ones given
-    or, with ``require_source_diversity``, the last ones from the source with the most documents. The order of equally
-    relevant documents thus doesn't decide whether a source dominates or too few documents are left.
+    """Return the documents beyond ``max_chunks``: the least relevant ones. Among equally relevant documents at the
+    limit, the ``unfit`` ones are dropped first. After those, the last ones in the given order are dropped or, with
+    ``require_source_diversity``, the last ones from the source with the most documents. The order of equally relevant
+    documents thus affects neither whether a source dominates nor whether too few documents are left.
     """
     ranked = by_relevance(chunks, range(len(chunks)))
     least = irrelevance(chunks[ranked[rules.max_chunks]])
@@ -59,6 +70,6 @@ def _surplus(rules: RetrievalRules, chunks: Sequence[Chunk], unfit: Collection[i
 
 
 def _crowding(rules: RetrievalRules, source: str | None, left: Counter[str | None]) -> tuple[int, str]:
-    """Sort key: the number of documents left from ``source``; its name breaks ties. Documents without a source don't
-    count."""
+    """Sort key: the number of documents left from ``source``; the source's name breaks ties. Documents without a source
+    don't count."""
     return (0, "") if source is None or not rules.require_source_diversity else (left[source], source)

@@ -1,32 +1,43 @@
 """Evaluates retrieval policies, which check that the documents are good enough to answer from.
 
-A gateway request knows all its documents at once and is checked in ``before_workflow`` only. A run records them one by
-one: each is checked in ``mid_execution`` as it is recorded, and the set as a whole in ``after_workflow``.
+A gateway request has all its documents from the start and is only checked in ``before_workflow``. A run records
+documents one at a time: each document is checked in ``mid_execution`` when it is recorded, and the set as a whole in
+``after_workflow``.
 """
 
 from collections.abc import Iterator, Sequence
 
-from policies.base import CategoryResult, comparison_gaps
+from policies.base import Category, CategoryResult, DocumentNeeds, comparison_gaps
 from policies.retrieval.allowed_sources import check_collection, check_source
 from policies.retrieval.document_conflicts import check_conflicts
-from policies.retrieval.document_count import check_too_few, check_too_many
+from policies.retrieval.document_count import check_all_dropped, check_too_few, check_too_many
+from policies.retrieval.injected_instructions import check_injected_instructions
 from policies.retrieval.relevance import check_relevance
 from policies.retrieval.rules import RetrievalRules
-from policies.retrieval.source_age import check_source_age
 from policies.retrieval.source_diversity import check_source_diversity
-from policies.types import Action, Phase, PolicyInputs, Violation
+from policies.retrieval.stale_sources import check_source_age
+from policies.types import Action, Phase, PolicyInputs, PolicySubject, Violation
 
 __all__ = ["RETRIEVAL", "RetrievalEvaluator", "RetrievalRules"]
 
-_DOCUMENT_CHECKS = (check_relevance, check_source, check_collection, check_source_age)
+_DOCUMENT_CHECKS = (check_relevance, check_source, check_collection, check_source_age, check_injected_instructions)
 """The checks on a single document, in order of evaluation."""
 
 
-class RetrievalEvaluator:
+class RetrievalEvaluator(Category):
     """The category ``retrieval``."""
 
     name = "retrieval"
     rules = RetrievalRules
+    subjects = frozenset({PolicySubject.DOCUMENTS})
+
+    def document_needs(self, rules: RetrievalRules) -> DocumentNeeds:
+        """See ``policies.base.Category``."""
+        return DocumentNeeds(
+            compares=rules.check_conflicts,
+            reads_texts=rules.on_injected_instructions != "ignore",
+            takes_any_relevance=rules.relevance_scale == "any",
+        )
 
     def evaluate(self, phase: Phase, rules: RetrievalRules, inputs: PolicyInputs) -> CategoryResult | None:
         """See ``policies.base.Category``."""
@@ -57,6 +68,7 @@ def _check_all(rules: RetrievalRules, inputs: PolicyInputs) -> Iterator[Violatio
     found += check_source_diversity(rules, inputs, _dropped(found) | inputs.unfit)
     yield from found
     gone = _dropped(found) | inputs.dropped
+    yield from check_all_dropped(rules, count, gone)
     if gone and not too_few:
         yield from check_too_few(rules, count - len(gone))
     yield from check_conflicts(rules, inputs, gone)

@@ -12,7 +12,7 @@ NOT_DROPPABLE = " (it cannot be dropped, since the gateway does not write the pr
 def document_violation(
     action: str, inputs: PolicyInputs, index: int, *, reason: str, reason_code: str, metadata: dict[str, Any]
 ) -> Violation:
-    """Build a violation by one document, which is named in the metadata."""
+    """Build a violation caused by one document, which is named in the metadata."""
     metadata = {**metadata, "document_id": inputs.chunks[index].id, "document_index": index}
     return _violation(action, inputs, reason=reason, reason_code=reason_code, metadata=metadata, drop=(index,))
 
@@ -27,7 +27,7 @@ def set_violation(
     drop: Collection[int],
     relative: bool = False,
 ) -> Violation:
-    """Build a violation by the documents as a set. The metadata lists the dropped ones."""
+    """Build a violation caused by the documents as a set. The metadata lists the dropped documents."""
     if action == "drop" and inputs.injectable:
         metadata = {**metadata, "dropped": [inputs.chunks[index].id for index in sorted(drop)]}
     return _violation(
@@ -38,7 +38,7 @@ def set_violation(
 def missing_metadata(
     rules: RetrievalRules, inputs: PolicyInputs, index: int, *, missing: str, rule: str
 ) -> Iterator[Violation]:
-    """Build the violation by a document without the value (``missing``) that ``rule`` checks."""
+    """Build the violation caused by a document that lacks the value (``missing``) that ``rule`` checks."""
     if rules.on_missing_metadata != "ignore":
         yield document_violation(
             rules.on_missing_metadata,
@@ -60,7 +60,7 @@ def _violation(
     drop: Collection[int],
     relative: bool = False,
 ) -> Violation:
-    """Build a violation. ``drop`` is possible only if the gateway writes the prompt; otherwise it becomes ``block``,
+    """Build a violation. ``drop`` is only possible if the gateway writes the prompt. Otherwise it becomes ``block``,
     and the reason says so."""
     if action != "drop":
         return Violation(action=Action(action), reason=reason, reason_code=reason_code, metadata=metadata)

@@ -9,6 +9,7 @@ from typing import Any
 
 @cache
 def templates() -> Sequence[Mapping[str, Any]]:
-    """Return the templates, each ``{name, category, description, rules}``; omitted rules have their default values."""
+    """Return the templates, each as ``{name, category, description, rules}``. Omitted rules have their default
+    values."""
     text = files(__name__).joinpath("templates.toml").read_text(encoding="utf-8")
     return tuple(tomllib.loads(text)["templates"])

@@ -1,9 +1,9 @@
-"""A live gateway, that of the end-to-end tests: a real server, a judge that knows the answers."""
+"""A live gateway as in the end-to-end tests, with a real server and a judge that knows the answers."""
 
 import pytest
 from playing import Player
 
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 from tests.system.e2e.conftest import gateway, log, shared_gateway
 
 __all__ = ["gateway", "log", "shared_gateway"]

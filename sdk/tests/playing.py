@@ -1,4 +1,4 @@
-"""Runs as a test plays them, whatever the kind of client."""
+"""Performs a run in the same way with either kind of client."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,15 +7,16 @@ from typing import Any
 
 from groundlane import AsyncGroundlane, Decision, Groundlane, RunRecord
 
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 
 Step = Callable[[Any], Any]
-"""What a run does: of a ``Run`` or an ``AsyncRun``, whose records it returns."""
+"""Perform the actions of a run, for a ``Run`` or an ``AsyncRun``. Return its records."""
 
 
 @dataclass(slots=True)
 class Played:
-    """What came of a run. ``caused`` are the decisions of each step, ``error`` what the run raised."""
+    """The outcome of a run. ``caused`` contains the decisions of each step, and ``error`` is the exception that the run
+    raised."""
 
     caused: list[Sequence[Decision]] = field(default_factory=list)
     error: Exception | None = None
@@ -23,7 +24,7 @@ class Played:
 
 
 class Player:
-    """Plays runs against the gateway, by the synchronous or the asynchronous client."""
+    """Performs runs against the gateway with the synchronous or the asynchronous client."""
 
     def __init__(self, gateway: Gateway, kind: str) -> None:
         self.gateway = gateway
@@ -32,7 +33,7 @@ class Player:
     def __call__(
         self, agent: str, *steps: Step, result: Any = None, enforce_policy: bool = True, model: str | None = None
     ) -> Played:
-        """A run of ``agent`` that does ``steps``. Ends at the first that raises, as code in its place would."""
+        """Run ``steps`` as ``agent``. Stop at the first exception, as application code does."""
         if self.kind == "sync":
             return self._sync(agent, steps, result, enforce_policy, model)
         return asyncio.run(self._async(agent, steps, result, enforce_policy, model))

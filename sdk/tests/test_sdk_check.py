@@ -1,4 +1,4 @@
-"""Checks through the client, against a live gateway."""
+"""Tests checks with the client against a live gateway."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 from groundlane import AsyncGroundlane, CheckResult, GatewayStatusError, Groundlane
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 
 LIMIT = "Premium users get 1000 requests per minute."
 SOURCE = "Premium users get 1000 requests per minute. Support answers within two days."
@@ -35,7 +35,7 @@ def check(request: pytest.FixtureRequest, gateway: Gateway) -> Check:
     return by_sync if request.param == "sync" else by_async
 
 
-def test_a_supported_claim_names_its_source(check: Check) -> None:
+def test_supported_claim_names_its_source(check: Check) -> None:
     result = check(LIMIT, [SOURCE])
     assert result.grounded
     (claim,) = result.claims
@@ -50,7 +50,7 @@ def test_a_supported_claim_names_its_source(check: Check) -> None:
     assert result.request_id is not None
 
 
-def test_a_contradicted_text_is_not_grounded(check: Check) -> None:
+def test_contradicted_text_is_not_grounded(check: Check) -> None:
     result = check(f"{LIMIT} {LIE}", documents=[{"id": "pricing", "text": SOURCE, "source": "pricing.md"}])
     assert not result.grounded
     assert [claim.verdict for claim in result.claims] == ["supported", "contradicted"]
@@ -59,13 +59,13 @@ def test_a_contradicted_text_is_not_grounded(check: Check) -> None:
     assert result.claims[1].best_source.document_id == "pricing"
 
 
-def test_options_say_how_much_may_be_unverifiable(check: Check) -> None:
+def test_options_limit_the_unverifiable_share(check: Check) -> None:
     text = f"{LIMIT} Nobody knows the price."
     assert check(text, [SOURCE]).grounded
     assert not check(text, [SOURCE], options={"max_unverifiable_ratio": 0.4}).grounded
 
 
-def test_a_named_policy_decides(gateway: Gateway, check: Check) -> None:
+def test_named_policy_decides(gateway: Gateway, check: Check) -> None:
     rules = {"contradiction_action": "block", "min_citations": 0}
     policy = gateway.policy("grounding", rules, scope={"agents": ["of nobody"]})
     result = check(LIE, [SOURCE], policy=policy["name"])
@@ -74,7 +74,7 @@ def test_a_named_policy_decides(gateway: Gateway, check: Check) -> None:
     assert check(LIE, [SOURCE]).decisions == ()
 
 
-def test_without_sources_nothing_is_grounded(check: Check) -> None:
+def test_nothing_is_grounded_without_sources(check: Check) -> None:
     result = check(LIMIT)
     assert (result.grounded, result.reason_code, result.trust_score) == (False, "GROUNDING_NO_SOURCES", None)
 
@@ -88,7 +88,7 @@ def test_without_sources_nothing_is_grounded(check: Check) -> None:
         ({"policy": "of nobody"}, "policy"),
     ],
 )
-def test_a_bad_field_is_named(check: Check, given: dict[str, Any], param: str) -> None:
+def test_bad_field_is_named(check: Check, given: dict[str, Any], param: str) -> None:
     with pytest.raises(GatewayStatusError) as raised:
         check(LIMIT, **given)
     assert (raised.value.status, raised.value.param) == (400, param)

@@ -1,4 +1,4 @@
-"""Evaluation from Python: the assertion, the plugin, and the sync and async ways, with the embedded judge."""
+"""Tests evaluation from Python with the embedded judge: the assertion, the plugin, and the sync and async functions."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def evaluator() -> Iterator[Evaluator]:
         yield opened
 
 
-def test_what_is_not_supported_is_named(evaluator: Evaluator) -> None:
+def test_unsupported_claims_are_named(evaluator: Evaluator) -> None:
     check_grounded(evaluator, TRUE, DOCUMENT)
     check_grounded(evaluator, "Hello!", [DOCUMENT])
     check_grounded(evaluator, f"{TRUE} {FALSE}", [{"text": DOCUMENT}], score=0.5)
@@ -34,12 +34,12 @@ def test_what_is_not_supported_is_named(evaluator: Evaluator) -> None:
     assert f": {FALSE}\n    nearest passage, of 'doc-1': {DOCUMENT}" in message
 
 
-def test_no_documents_malformed_ones_and_a_failing_judge_fail(
+def test_missing_or_malformed_documents_and_a_failing_judge_fail_the_case(
     evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(AssertionError, match="the output has no documents to be checked against"):
+    with pytest.raises(AssertionError, match="the output has no documents to check it against"):
         check_grounded(evaluator, TRUE, [])
-    with pytest.raises(ValueError, match=r"documents\[0\].text: a document needs a text"):
+    with pytest.raises(ValueError, match=r"documents\[0\].text: missing; a document must have text"):
         check_grounded(evaluator, TRUE, [{"source": "a"}])
     failed = EvaluationResult.read({"case_id": "output", "metrics": [{"error": "1 of 1 claims could not be judged"}]})
     monkeypatch.setattr(evaluator, "evaluate", lambda _case: failed)
@@ -47,7 +47,7 @@ def test_no_documents_malformed_ones_and_a_failing_judge_fail(
         check_grounded(evaluator, TRUE, [DOCUMENT])
 
 
-def test_results_come_in_the_order_of_the_cases_and_from_the_cache(tmp_path: Path) -> None:
+def test_results_keep_the_order_of_cases_and_come_from_the_cache(tmp_path: Path) -> None:
     options: dict[str, Any] = {"cache": tmp_path / "verdicts.sqlite3", "thresholds": {"entailment": 0.6}}
     one, two = evaluate(CASES, **options)
     assert (one.case_id, one.score, one.cached, one.skipped) == ("one", 1.0, False, None)
@@ -61,12 +61,12 @@ def test_results_come_in_the_order_of_the_cases_and_from_the_cache(tmp_path: Pat
 
 
 @pytest.mark.anyio
-async def test_the_same_where_an_event_loop_runs() -> None:
+async def test_evaluator_works_inside_a_running_event_loop() -> None:
     (result,) = await aevaluate([{"output": FALSE, "context": DOCUMENT}])
     assert (result.score, result.raw["judge"].partition("@")[0]) == (0.0, "embedded")
 
 
-def test_a_case_that_takes_too_long_is_given_up(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_case_times_out(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluator, "_timeout", 0.0)
     with pytest.raises(GatewayTimeoutError, match="no result within 0 s"):
         evaluator.evaluate(CASES[0])
@@ -76,12 +76,12 @@ def test_a_case_that_takes_too_long_is_given_up(evaluator: Evaluator, monkeypatc
     ("options", "message"),
     [({"judge": "oracle"}, "oracle"), ({"thresholds": {"mood": 1.0}}, "thresholds: expected entailment")],
 )
-def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
+def test_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Evaluator(**options)
 
 
-def test_the_plugin_in_a_project_of_its_own(tmp_path: Path) -> None:
+def test_pytest_plugin_works_in_a_separate_project(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["groundlane.evaluation.pytest_plugin"]\n')
     (tmp_path / "test_answers.py").write_text(
         "LEAFLET = ['Do not take more than 4 tablets in 24 hours.']\n"

@@ -1,4 +1,5 @@
-"""The example policies that are shipped as templates, each in a run by the client: what passes and what raises."""
+"""Applies each example policy that is shipped as a template to a run of the client, and tests which steps pass and
+which raise."""
 
 from typing import Any
 
@@ -7,7 +8,7 @@ from groundlane import PolicyViolationError
 from playing import Player, Step
 
 from policies.templates import templates
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 
 RULES = {template["name"]: (template["category"], template["rules"]) for template in templates()}
 Fields = dict[str, Any]
@@ -31,7 +32,7 @@ def report(*scores: float, citations: int = 0, confidence: float | None = None, 
 
 
 def results(*scores: float) -> list[Step]:
-    """What a search found, of which one is cited."""
+    """Search results, one of which is cited."""
     return [*documents(*({"relevance_score": score} for score in scores)), *report(citations=1)]
 
 
@@ -101,9 +102,7 @@ NO_CITATION = "No source citations provided (grounding required)"
         ("Grounding with LLM judge", report(0.9, citations=2, confidence=0.5), None),
     ],
 )
-def test_an_example_policy(
-    gateway: Gateway, play: Player, template: str, steps: list[Step], message: str | None
-) -> None:
+def test_example_policy(gateway: Gateway, play: Player, template: str, steps: list[Step], message: str | None) -> None:
     category, rules = RULES[template]
     played = play(gateway.agent(**{category: rules}), *steps)
     if message is None:

@@ -1,4 +1,5 @@
-"""What the integrations have in common, with no library: verdicts, streams, documents, and a gateway that is away."""
+"""Tests the common behavior of the integrations without a library: verdicts, streams, documents, and an unreachable
+gateway."""
 
 import asyncio
 import json
@@ -27,7 +28,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 
 PLANS, SUPPORT, LIE = "The plan costs 9 euros.", "Support answers within two days.", "The plan includes a boat."
 DOCUMENTS = [{"text": PLANS}, {"text": SUPPORT}]
@@ -43,7 +44,7 @@ def away(_: httpx.Request) -> httpx.Response:
 
 @pytest.fixture
 def guard_of(gateway: Gateway) -> Iterator[Callable[..., Guard]]:
-    """Makes guards at the gateway, and closes them."""
+    """Creates guards for the gateway, and closes them."""
     made: list[Guard] = []
 
     def guard_of(**options: Any) -> Guard:
@@ -56,7 +57,7 @@ def guard_of(gateway: Gateway) -> Iterator[Callable[..., Guard]]:
 
 
 def judging(bad: str = "boat") -> Guard:
-    """A guard whose gateway contradicts each sentence that has ``bad`` in it."""
+    """Create a guard whose gateway contradicts each sentence that contains ``bad``."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         text = str(json.loads(request.content)["text"])
@@ -76,9 +77,7 @@ def judging(bad: str = "boat") -> Guard:
 # The guard
 
 
-def test_a_guard_blocks_what_is_contradicted_and_says_nothing_of_it(
-    gateway: Gateway, guard_of: Callable[..., Guard]
-) -> None:
+def test_guard_blocks_contradictions_without_quoting_them(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:
     gateway.judge.labels = {"boat": Label.CONTRADICTED, "moon": Label.UNVERIFIABLE}
     guard = guard_of()
     assert guard.check(PLANS, DOCUMENTS).is_trusted
@@ -94,16 +93,16 @@ def test_a_guard_blocks_what_is_contradicted_and_says_nothing_of_it(
     assert guard_of(block_on="never").check(LIE, DOCUMENTS).blocked is False
 
 
-def test_a_guard_blocks_by_a_policy_of_the_gateways(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:
+def test_guard_applies_a_named_gateway_policy(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:
     rules = {"min_citations": 2, "action_on_violation": "block"}
     policy = gateway.policy("grounding", rules, scope={"agents": ["nobody"]})
     guard = guard_of(policy=policy["name"])
-    assert guard.check(PLANS, DOCUMENTS, partial=True).blocked is False, "what is to come may cite"
+    assert guard.check(PLANS, DOCUMENTS, partial=True).blocked is False, "later text may contain citations"
     verdict = guard.check(PLANS, DOCUMENTS)
     assert (verdict.blocked, verdict.reason) == (True, "GROUNDING_CITATIONS")
 
 
-def test_a_guard_may_be_used_in_one_loop_after_another(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:
+def test_guard_works_in_several_event_loops_in_turn(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:
     guard = guard_of()
     for _ in range(2):
         assert asyncio.run(guard.acheck(PLANS, DOCUMENTS)).name == "supported"
@@ -115,7 +114,7 @@ def test_a_guard_may_be_used_in_one_loop_after_another(gateway: Gateway, guard_o
     assert asyncio.run(by_client()).name == "supported"
 
 
-def test_without_a_gateway_a_guard_raises_or_warns(caplog: pytest.LogCaptureFixture) -> None:
+def test_guard_without_a_gateway_raises_or_warns(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(GatewayUnreachableError, match="nobody there"):
         Guard(client=client(away)).check(PLANS, DOCUMENTS)
     caplog.set_level(logging.WARNING, "groundlane.integrations")
@@ -128,31 +127,31 @@ def test_without_a_gateway_a_guard_raises_or_warns(caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("on_error", ["open", "closed"])
 @pytest.mark.parametrize("status", [401, 400])
-def test_a_mistake_is_never_passed_over(on_error: Any, status: int) -> None:
+def test_caller_mistakes_always_raise(on_error: Any, status: int) -> None:
     refusing = client(lambda _: httpx.Response(status, json={"error": {"message": "no such policy"}}))
     with pytest.raises(GatewayStatusError, match="no such policy"):
         Guard(client=refusing, on_error=on_error).check(PLANS, DOCUMENTS)
 
 
-def test_trouble_of_the_gateways_is_passed_over_where_that_is_wanted() -> None:
+def test_gateway_failures_are_ignored_if_fail_open() -> None:
     busy = client(lambda _: httpx.Response(503, json={}))
     assert Guard(client=busy, on_error="open").check(PLANS, DOCUMENTS).blocked is False
 
 
-def test_a_gateway_without_a_judge_blocks_unless_open() -> None:
+def test_gateway_without_a_judge_blocks_unless_fail_open() -> None:
     idle = client(lambda _: httpx.Response(200, json={"grounded": False, "verdict": "not_checked"}))
     assert Guard(client=idle).check(PLANS, DOCUMENTS).blocked is True
     assert Guard(client=idle, on_error="open").check(PLANS, DOCUMENTS).blocked is False
 
 
 @pytest.mark.parametrize(("name", "value"), [("block_on", "sometimes"), ("on_error", "ajar")])
-def test_a_bad_argument_is_named(name: str, value: str) -> None:
+def test_bad_argument_is_named(name: str, value: str) -> None:
     options: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=f"{name} must be one of .*{value!r}"):
         Guard(**options)
 
 
-def test_no_key_is_in_the_representation() -> None:
+def test_representation_contains_no_key() -> None:
     assert "gl-secret" not in repr(Guard(api_key="gl-secret"))
 
 
@@ -161,7 +160,7 @@ def test_no_key_is_in_the_representation() -> None:
 
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(cuts=st.lists(st.integers(0, 90), max_size=12))
-def test_however_a_text_is_cut_the_same_goes_out(cuts: list[int]) -> None:
+def test_chunking_does_not_change_the_output(cuts: list[int]) -> None:
     text = f"{PLANS} {SUPPORT} {LIE} {PLANS}"
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     gated = Gated(judging(), lambda: DOCUMENTS, replacement="Ask us.")
@@ -170,17 +169,17 @@ def test_however_a_text_is_cut_the_same_goes_out(cuts: list[int]) -> None:
     assert gated.blocked
 
 
-def test_a_sentence_goes_out_when_it_is_complete_and_not_before() -> None:
+def test_sentence_is_released_only_when_complete() -> None:
     gated = Gated(judging(), lambda: DOCUMENTS, replacement="")
     steps = [gated.push(piece) for piece in ("The plan ", "costs 9 euros. ", "Support", " answers")]
     assert steps == ["", f"{PLANS} ", "", ""]
     assert gated.finish() == "Support answers"
     assert gated.verdict is not None
     assert gated.verdict.result is not None
-    assert gated.verdict.result.total_claims == 2, "the last verdict is on all of it"
+    assert gated.verdict.result.total_claims == 2, "the last verdict covers the whole text"
 
 
-def test_until_the_documents_are_there_nothing_goes_out() -> None:
+def test_nothing_is_released_before_the_documents_arrive() -> None:
     known: list[dict[str, Any]] = []
     gated = Gated(judging(), lambda: known or None, replacement="")
     assert gated.push(f"{PLANS} ") == ""
@@ -188,7 +187,7 @@ def test_until_the_documents_are_there_nothing_goes_out() -> None:
     assert gated.push(f"{SUPPORT} ") == f"{PLANS} {SUPPORT} "
 
 
-def test_an_empty_answer_is_not_checked() -> None:
+def test_empty_answer_is_not_checked() -> None:
     gated = Gated(Guard(client=client(away)), lambda: DOCUMENTS, replacement="")
     assert (gated.push(""), gated.push("\n"), gated.finish(), gated.verdict) == ("", "", "", None)
 
@@ -208,19 +207,19 @@ def verdict_on(*claims: tuple[int, int, str | None]) -> Verdict:
     ("text", "claims", "expected"),
     [
         ("One. Two. Three.", [(5, 9, None)], "One. Three."),
-        ("One. Two. Three.", [(5, 9, "2.")], "One. 2. Three."),
+        ("One. Two. Three.", [(5, 9, "2.")], "One. [CORRECTED: 2.] Three."),
         ("One. Two. Three.", [(0, 4, None)], "Two. Three."),
         ("One. Two. Three.", [(10, 16, None)], "One. Two."),
         ("One. Two. Three.", [(0, 4, None), (5, 9, None), (10, 16, None)], "Sorry."),
-        ("- One.\n- Two.\n", [(2, 6, "1.")], "- 1.\n- Two."),
+        ("- One.\n- Two.\n", [(2, 6, "1.")], "- [CORRECTED: 1.]\n- Two."),
         ("One and one. Two.", [(0, 12, None), (4, 12, None)], "Two."),
     ],
 )
-def test_what_is_contradicted_gives_place_to_its_correction(text: str, claims: list[Any], expected: str) -> None:
+def test_contradictions_are_replaced_by_their_correction(text: str, claims: list[Any], expected: str) -> None:
     assert repaired(text, verdict_on(*claims), "Sorry.") == expected
 
 
-def test_a_claim_whose_place_is_unknown_takes_all_with_it() -> None:
+def test_claim_without_a_known_place_withholds_the_whole_text() -> None:
     told = [{"claim": "c", "verdict": "contradicted"}]
     verdict = Verdict(blocked=True, reason="", result=CheckResult.read({"grounded": False, "claims": told}))
     assert repaired("One. Two.", verdict, "Sorry.") == "Sorry."
@@ -230,13 +229,13 @@ def test_a_claim_whose_place_is_unknown_takes_all_with_it() -> None:
 
 
 class Number:
-    """A number of another library's."""
+    """A number type from another library."""
 
     def __float__(self) -> float:
         return 0.25
 
 
-def test_metadata_that_is_known_goes_along_and_no_other() -> None:
+def test_only_known_metadata_is_sent() -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     known = {"file_path": "a.md", "title": "A", "url": "https://a.test", "collection": "kb", "secret": "x"}
     assert document("T", id="1", score=Number(), metadata={**known, "updated_at": yesterday}) == {
@@ -266,7 +265,7 @@ def test_metadata_that_is_known_goes_along_and_no_other() -> None:
         {"source": 3, "title": ""},
     ],
 )
-def test_metadata_that_the_gateway_would_refuse_stays_behind(metadata: dict[str, Any]) -> None:
+def test_metadata_that_the_gateway_rejects_is_not_sent(metadata: dict[str, Any]) -> None:
     assert document("T", metadata=metadata) == {"text": "T"}
 
 
@@ -277,7 +276,7 @@ def test_metadata_that_the_gateway_would_refuse_stays_behind(metadata: dict[str,
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.dates() | st.datetimes(),
     )
 )
-def test_no_metadata_makes_trouble(metadata: dict[str, Any]) -> None:
+def test_missing_metadata_is_accepted(metadata: dict[str, Any]) -> None:
     found = document("T", metadata=metadata)
     assert 0 <= found.get("relevance_score", 0) <= 1
     assert found.get("age_days", 0) >= 0
@@ -286,7 +285,7 @@ def test_no_metadata_makes_trouble(metadata: dict[str, Any]) -> None:
 # Retrieval policies
 
 
-def test_a_policy_refuses_documents_one_by_one_or_all_of_them(gateway: Gateway) -> None:
+def test_policy_rejects_single_documents_or_all(gateway: Gateway) -> None:
     each = gateway.agent(retrieval={}, grounding={"min_citations": 9, "action_on_violation": "block"})
     enough = gateway.agent(retrieval={"min_chunks": 3, "action_on_chunk_violation": "block"})
     documents = [{"text": PLANS, "age_days": 1}, {"text": SUPPORT, "age_days": 999}]

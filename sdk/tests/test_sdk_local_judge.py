@@ -1,4 +1,4 @@
-"""The judge process, from the side of the program that starts it: a small one that answers by request, and the real."""
+"""Tests the judge process from the program that starts it, with a small scripted process and with the real one."""
 
 import asyncio
 import gc
@@ -51,31 +51,31 @@ def judge() -> Iterator[JudgeProcess]:
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch, judge: JudgeProcess) -> SharedJudge:
-    """The shared judge of the checks is the small one."""
+    """Make the scripted process the shared judge of all checks."""
     one = SharedJudge()
     one._process = judge
     monkeypatch.setattr(checks, "_shared", one)
     return one
 
 
-def test_each_request_has_its_answer_whoever_asks(judge: JudgeProcess) -> None:
+def test_concurrent_requests_get_their_own_answers(judge: JudgeProcess) -> None:
     with ThreadPoolExecutor(8) as pool:
         asked = list(pool.map(lambda number: judge.ask({"number": number}).result(10), range(200)))
     assert asked == [(200, {"number": number}) for number in range(200)]
 
 
-def test_a_request_larger_than_the_pipe_passes_both_ways(judge: JudgeProcess) -> None:
+def test_request_larger_than_the_pipe_buffer_is_sent_and_answered(judge: JudgeProcess) -> None:
     text = "é\u2028\n" * 400_000
     assert judge.ask({"text": text}).result(30) == (200, {"text": text})
 
 
-def test_what_is_no_json_is_refused_and_hurts_no_other_request(judge: JudgeProcess) -> None:
+def test_invalid_json_fails_only_its_own_request(judge: JudgeProcess) -> None:
     with pytest.raises(TypeError):
         judge.ask({"text": object()})
     assert judge.ask({"n": 1}).result(10) == (200, {"n": 1})
 
 
-def test_cancelling_a_request_tells_the_process(capfd: pytest.CaptureFixture[str]) -> None:
+def test_cancelling_a_request_notifies_the_process(capfd: pytest.CaptureFixture[str]) -> None:
     judge = start()
     assert judge.ask({"wait": True}).cancel()
     assert judge.ask({"n": 1}).result(10)[0] == 200
@@ -83,17 +83,17 @@ def test_cancelling_a_request_tells_the_process(capfd: pytest.CaptureFixture[str
     assert "cancelled 1" in capfd.readouterr().err
 
 
-def test_a_process_that_ends_fails_what_is_asked_and_says_how_it_ended(judge: JudgeProcess) -> None:
+def test_process_exit_fails_pending_requests_with_the_exit_status(judge: JudgeProcess) -> None:
     waiting = judge.ask({"wait": True})
     judge.ask({"exit": 7})
-    with pytest.raises(JudgeProcessError, match="ended with status 7"):
+    with pytest.raises(JudgeProcessError, match="exited with status 7"):
         waiting.result(10)
     assert not judge.running
-    with pytest.raises(JudgeProcessError, match="ended with status 7"):
+    with pytest.raises(JudgeProcessError, match="exited with status 7"):
         judge.ask({"n": 1})
 
 
-def test_closing_fails_what_is_asked_and_ends_even_a_process_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_fails_pending_requests_and_kills_a_hung_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_EXIT_TIMEOUT_S", 0.2)
     hung = JudgeProcess(
         CHECK,
@@ -114,24 +114,24 @@ def test_closing_fails_what_is_asked_and_ends_even_a_process_that_hangs(monkeypa
     ("service", "timeout", "error", "message"),
     [
         ({"status": 400, "body": {"error": {"message": "GROUNDLANE_JUDGE: unknown"}}}, 10, ValueError, "unknown"),
-        ({"exit": 3}, 10, JudgeProcessError, "ended with status 3"),
+        ({"exit": 3}, 10, JudgeProcessError, "exited with status 3"),
         ({"wait": True}, 0.1, JudgeProcessError, r"not ready within 0\.1 s"),
     ],
 )
-def test_a_process_that_does_not_start_says_why(
+def test_process_that_does_not_start_reports_the_reason(
     service: dict[str, Any], timeout: float, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         start(service=service, start_timeout=timeout)
 
 
-def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "find_spec", lambda _: None)
     with pytest.raises(ImportError, match="pip install groundlane"):
         JudgeProcess(CHECK)
 
 
-def test_an_answer_that_is_late_is_an_error_either_way(shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_answer_is_an_error_sync_and_async(shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_request", lambda *_: {"wait": True})
     local = LocalChecks(timeout=0.05)
     with pytest.raises(GatewayTimeoutError, match=r"within 0\.05 s"):
@@ -140,7 +140,7 @@ def test_an_answer_that_is_late_is_an_error_either_way(shared: SharedJudge, monk
         asyncio.run(local.acheck("a", documents=[]))
 
 
-def test_an_error_of_the_judge_is_an_error_of_the_gateway(shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_error_is_raised_as_a_gateway_error(shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = {"status": 500, "body": {"error": {"message": "The check failed.", "type": "server_error"}}}
     monkeypatch.setattr(checks, "_request", lambda *_: refusal)
     with pytest.raises(GatewayStatusError, match="The check failed"):
@@ -149,15 +149,15 @@ def test_an_error_of_the_judge_is_an_error_of_the_gateway(shared: SharedJudge, m
 
 
 @pytest.mark.parametrize("name", ["base_url", "api_key"])
-def test_a_gateway_and_a_local_judge_are_not_both_asked(name: str) -> None:
+def test_gateway_and_local_judge_exclude_each_other(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Guard(in_process=True, **{name: "http://gateway"})
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_leaves_the_judge_to_its_parent(judge: JudgeProcess, shared: SharedJudge) -> None:
-    """It neither asks nor ends it, even while another thread of the parent held the lock."""
+def test_forked_process_leaves_the_judge_to_its_parent(judge: JudgeProcess, shared: SharedJudge) -> None:
+    """A forked child neither uses nor stops the process, even if another thread of the parent was holding the lock."""
     shared._starting.acquire()
     child = os.fork()
     if child == 0:
@@ -178,7 +178,7 @@ def guard() -> Guard:
 
 
 @pytest.mark.slow
-def test_threads_and_event_loops_may_ask_at_once(guard: Guard) -> None:
+def test_threads_and_event_loops_can_ask_concurrently(guard: Guard) -> None:
     async def ask() -> list[str]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(guard.acheck(PLANS, DOCUMENTS)) for _ in range(4)]
@@ -189,11 +189,11 @@ def test_threads_and_event_loops_may_ask_at_once(guard: Guard) -> None:
         plain = [pool.submit(guard.check, LIE, DOCUMENTS) for _ in range(4)]
         assert [name for loop in loops for name in loop.result()] == ["supported"] * 8
         assert {one.result().blocked for one in plain} == {True}
-    assert asyncio.run(ask()) == ["supported"] * 4, "in another loop than before"
+    assert asyncio.run(ask()) == ["supported"] * 4, "in a different loop"
 
 
 @pytest.mark.slow
-def test_a_judge_that_was_killed_is_started_again(guard: Guard) -> None:
+def test_killed_judge_is_restarted(guard: Guard) -> None:
     running = checks._shared.running
     assert running is not None
     os.kill(running._child.pid, signal.SIGKILL)
@@ -204,7 +204,7 @@ def test_a_judge_that_was_killed_is_started_again(guard: Guard) -> None:
 
 
 @pytest.mark.slow
-def test_a_bad_setting_is_told_when_the_guard_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_setting_is_reported_when_the_guard_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_shared", SharedJudge())
     monkeypatch.setenv("GROUNDLANE_JUDGE", "oracle:delphi")
     with pytest.raises(ValueError, match="GROUNDLANE_JUDGE"):
@@ -228,9 +228,7 @@ sys.stdout.flush()
     [("", 0), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL), ("os.kill(os.getpid(), signal.SIGINT)", None)],
     ids=["end", "killed", "interrupted"],
 )
-def test_the_judge_ends_with_the_program_which_imports_none_of_its_packages(
-    tmp_path: Path, last: str, status: int | None
-) -> None:
+def test_judge_ends_with_the_program_and_imports_nothing_into_it(tmp_path: Path, last: str, status: int | None) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", PROGRAM + last], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )

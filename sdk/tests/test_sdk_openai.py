@@ -1,4 +1,4 @@
-"""Verdicts on the replies of ``openai``'s clients, against a live gateway."""
+"""Tests verdicts on the replies of ``openai`` clients against a live gateway."""
 
 import asyncio
 import json
@@ -14,11 +14,11 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway
-from tests.support.mock_upstream import Reply, json_reply
-from tests.support.scripted_answers import answer, streamed
-from tests.system.e2e.test_openai_sdk import CLOSED, DOCUMENTS, LIE, PLANS, SUPPORT
-from tests.system.e2e.test_responses_sdk import reply_of
+from tests.support.apis.scripted_answers import answer, streamed
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.gateways.mock_upstream import Reply, json_reply
+from tests.system.e2e.sdks.test_openai_sdk import CLOSED, DOCUMENTS, LIE, PLANS, SUPPORT
+from tests.system.e2e.sdks.test_responses_sdk import reply_of
 
 KEY = "sk-client-key-for-tests"
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -29,13 +29,13 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 @dataclass(slots=True)
 class Seen:
-    """What an application sees of a reply, whatever the way it came."""
+    """The parts of a reply that an application sees, for every way to request it."""
 
     text: str
     grounding: Grounding | None
     claims: tuple[Claim, ...]
     per_part: list[tuple[str, list[str]]]
-    """Each piece of text with the verdicts that came on it; of a streamed reply alone."""
+    """Each piece of text with the verdicts that arrived with it. Only for streamed replies."""
 
 
 def text_of(reply: Any) -> str:
@@ -85,7 +85,7 @@ def stream(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def ask(gateway: Gateway, kind: str, api: str, stream: bool) -> Ask:
-    """Asks by the client, the API and in the way that the parameters say."""
+    """Sends a question with the given client, API and method."""
 
     def create(client: Any) -> Any:
         return client.chat.completions.create if api == "chat" else client.responses.create
@@ -117,7 +117,7 @@ def script(gateway: Gateway, api: str, stream: bool, text: str) -> None:
     gateway.upstream.script(answer(text, stream=stream) if api == "chat" else reply_of(text, stream=stream))
 
 
-def test_a_reply_comes_with_its_verdict(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
+def test_reply_has_its_verdict(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
     script(gateway, api, stream, PLANS + SUPPORT)
     seen = ask()
     assert seen.text == PLANS + SUPPORT
@@ -136,7 +136,7 @@ def test_a_reply_comes_with_its_verdict(gateway: Gateway, ask: Ask, api: str, st
         ]
 
 
-def test_a_blocked_reply_says_so(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
+def test_blocked_reply_is_marked_as_blocked(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
     script(gateway, api, stream, PLANS + LIE)
     gateway.judge.labels = {LIE[:15]: Label.CONTRADICTED}
     seen = ask(gateway.agent(grounding={**CLOSED, "abstention_response": "I cannot say."}))
@@ -152,7 +152,7 @@ def test_a_blocked_reply_says_so(gateway: Gateway, ask: Ask, api: str, stream: b
     ]
 
 
-def test_a_refused_document_is_a_violation(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
+def test_refused_document_is_a_violation(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
     script(gateway, api, stream, PLANS)
     stale = [{**DOCUMENTS[0], "age_days": 400}]
     with pytest.raises(PolicyViolationError, match=r"^Source age \(400 days\) exceeds max \(90 days\)$") as raised:
@@ -163,7 +163,7 @@ def test_a_refused_document_is_a_violation(gateway: Gateway, ask: Ask, api: str,
     assert gateway.upstream.exchanges == []
 
 
-def test_a_reply_blocked_as_an_error_is_a_violation(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
+def test_reply_blocked_as_an_error_is_a_violation(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
     script(gateway, api, stream, LIE)
     gateway.judge.labels = {LIE[:15]: Label.CONTRADICTED}
     agent = gateway.agent(grounding={**CLOSED, "on_block": "error"})
@@ -173,19 +173,19 @@ def test_a_reply_blocked_as_an_error_is_a_violation(gateway: Gateway, ask: Ask, 
     assert "block" in [decision.action for decision in raised.value.decisions]
 
 
-def test_other_errors_are_openais(gateway: Gateway, ask: Ask) -> None:
+def test_other_errors_are_openai_errors(gateway: Gateway, ask: Ask) -> None:
     gateway.upstream.script(json_reply({"error": {"message": "no such thing", "type": "t", "code": "c"}}, status=400))
     with pytest.raises(BadRequestError, match="no such thing"):
         ask()
 
 
-def test_what_is_not_asked_for_is_not_there(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
+def test_findings_not_requested_are_absent(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
     script(gateway, api, stream, PLANS)
     seen = ask(grounding={"include": []})
     assert (seen.text.strip(), seen.grounding, seen.claims) == (PLANS.strip(), None, ())
 
 
-def test_a_plain_request_is_left_as_it_is(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
+def test_plain_request_is_unchanged(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
     script(gateway, api, stream, PLANS)
     seen = ask(documents=None)
     assert (seen.text, seen.grounding) == (PLANS, None)
@@ -193,7 +193,7 @@ def test_a_plain_request_is_left_as_it_is(gateway: Gateway, ask: Ask, api: str, 
     assert sent == {**REQUESTS[api], **({"stream": True} if stream else {})}
 
 
-def test_a_request_names_its_agent_and_documents(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
+def test_request_carries_agent_and_documents(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
     script(gateway, api, stream, PLANS)
     seen = ask("support", grounding={"query": "price"}, extra_body={"grounding": {"inject": "system"}, "seed": 7})
     assert seen.grounding is not None
@@ -204,7 +204,7 @@ def test_a_request_names_its_agent_and_documents(gateway: Gateway, ask: Ask, api
     assert DOCUMENTS[0]["text"] in json.dumps(sent)
 
 
-def test_requests_in_a_run_are_part_of_it(gateway: Gateway, api: str) -> None:
+def test_requests_in_a_run_belong_to_it(gateway: Gateway, api: str) -> None:
     script(gateway, api, False, PLANS)
     with (
         Groundlane(gateway.base_url) as client,
@@ -220,7 +220,7 @@ def test_requests_in_a_run_are_part_of_it(gateway: Gateway, api: str) -> None:
     assert {document.id for document in record.documents} == {"plans", "support"}
 
 
-def test_requests_in_an_asynchronous_run_are_part_of_it(gateway: Gateway) -> None:
+def test_requests_in_an_async_run_belong_to_it(gateway: Gateway) -> None:
     script(gateway, "chat", False, PLANS)
 
     async def main() -> tuple[Any, Any]:
@@ -236,7 +236,7 @@ def test_requests_in_an_asynchronous_run_are_part_of_it(gateway: Gateway) -> Non
     assert record.requests == (reply.grounding.request_id,)
 
 
-def test_a_stream_closed_early_ends_the_upstreams(gateway: Gateway) -> None:
+def test_closing_a_stream_early_closes_the_upstream_stream(gateway: Gateway) -> None:
     chunks = streamed(PLANS + SUPPORT * 20)
     gateway.upstream.script(Reply(chunks=chunks, gated=True, pause_s=0))
     with OpenAI(api_key=KEY, base_url=gateway.base_url) as own:
@@ -251,7 +251,7 @@ def test_a_stream_closed_early_ends_the_upstreams(gateway: Gateway) -> None:
     assert gateway.upstream.wait_exchange().peer_closed.wait(20)
 
 
-def test_the_objects_are_openais_own(gateway: Gateway) -> None:
+def test_reply_objects_are_openai_classes(gateway: Gateway) -> None:
     with OpenAI(api_key=KEY, base_url=gateway.base_url) as own:
         grounded = wrap(own)
         script(gateway, "chat", False, PLANS)
@@ -266,7 +266,7 @@ def test_the_objects_are_openais_own(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("own", [OpenAI(api_key=KEY), AsyncOpenAI(api_key=KEY)], ids=["sync", "async"])
-def test_everything_else_is_the_clients_own(own: Any) -> None:
+def test_other_attributes_are_those_of_the_client(own: Any) -> None:
     grounded: Any = wrap(own, agent_name="support")
     assert grounded.openai is own
     assert grounded.embeddings is own.embeddings

@@ -1,4 +1,4 @@
-"""The package as a whole: what it exports, what it needs, how it reads what it does not expect."""
+"""Tests the package as a whole: its exports, its requirements, and how it reads unexpected data."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ VALUES = JSON | st.lists(st.dictionaries(KNOWN, JSON, max_size=4), max_size=2)
 OBJECTS = st.dictionaries(KNOWN, VALUES, max_size=4)
 
 
-def test_the_public_names_are_these() -> None:
+def test_public_names() -> None:
     assert sorted(groundlane.__all__) == groundlane.__all__
     subpackages = {"openai", "integrations", "evaluation"}
     assert {name for name in vars(groundlane) if not name.startswith("_") and name not in subpackages} == {
@@ -38,7 +38,7 @@ def test_the_public_names_are_these() -> None:
     assert all(hasattr(groundlane.openai, name) for name in groundlane.openai.__all__)
 
 
-def test_the_version_is_the_distributions() -> None:
+def test_version_matches_the_distribution() -> None:
     client, whole = (
         tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
         for folder in (FOLDER.parents[1], FOLDER.parents[2])
@@ -46,8 +46,9 @@ def test_the_version_is_the_distributions() -> None:
     assert groundlane.__version__ == client["version"] == whole["version"] == version("groundlane")
 
 
-def test_the_extras_for_other_libraries_are_the_same_in_both_distributions() -> None:
-    """``pip install groundlane[langchain]`` and ``groundlane-sdk[langchain]``; openai comes with the first anyway."""
+def test_extras_match_in_both_distributions() -> None:
+    """``pip install groundlane[langchain]`` and ``groundlane-sdk[langchain]`` install the same, except that the first
+    always includes openai."""
     client, whole = (
         tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
         for folder in (FOLDER.parents[1], FOLDER.parents[2])
@@ -57,11 +58,11 @@ def test_the_extras_for_other_libraries_are_the_same_in_both_distributions() -> 
     assert {name: whole["optional-dependencies"].get(name) for name in extras} == extras
 
 
-def test_the_package_is_typed() -> None:
+def test_package_is_typed() -> None:
     assert (FOLDER / "py.typed").exists()
 
 
-def test_neither_openai_nor_the_gateway_is_imported_unless_it_is_used() -> None:
+def test_openai_and_the_gateway_are_imported_only_on_use() -> None:
     code = "import sys, groundlane; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())
@@ -74,16 +75,16 @@ def test_neither_openai_nor_the_gateway_is_imported_unless_it_is_used() -> None:
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=OBJECTS)
-def test_whatever_a_gateway_says_is_read(read: Callable[[Any], Any], data: dict[str, Any]) -> None:
+def test_any_gateway_reply_is_parsed(read: Callable[[Any], Any], data: dict[str, Any]) -> None:
     for value in (data, {"run_id": "run_1", "grounded": True, **data}, [data]):
         try:
             hash(read(value)) if isinstance(value, dict) else read(value)
         except (AttributeError, UnexpectedAnswerError):
-            # A run or a check without what makes it one is told; both are read from objects alone.
+            # A run or a check must be an object with its required fields. Otherwise, an error is raised.
             assert read in (RunRecord.read, CheckResult.read)
 
 
-def test_what_is_new_is_kept_and_what_is_odd_is_left() -> None:
+def test_new_fields_are_kept_and_malformed_ones_ignored() -> None:
     claim = {"claim": "It rains.", "verdict": "disputed", "confidence": "high", "mood": "gloomy", "span": [0, 9]}
     found = Grounding.maybe({"verdict": "supported", "claims": [claim, "no claim"], "total_claims": True})
     assert found is not None

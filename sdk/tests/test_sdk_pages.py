@@ -1,4 +1,4 @@
-"""Every example of the client's pages runs as it stands, and prints what the page says."""
+"""Every example on the client's pages runs unchanged and prints the output that the page shows."""
 
 import json
 import re
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "clients" / "sdk.md", ROOT / "sdk" / "README.md"]
@@ -23,7 +23,8 @@ EXAMPLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """``needs``: a ``policy`` in force, ``replies`` of the model, or a ``label`` that the judge gives to a text."""
+    """``needs`` lists requirements: a ``policy`` in force, ``replies`` of the model, or a ``label`` that the judge
+    assigns to a text."""
 
     code: str
     printed: str
@@ -40,7 +41,7 @@ def examples() -> list[object]:
 
 
 @pytest.mark.parametrize("example", examples())
-def test_an_example_prints_what_the_page_says(
+def test_examples_print_the_documented_output(
     gateway: Gateway, example: Example, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     match example.needs:
@@ -58,6 +59,6 @@ def test_an_example_prints_what_the_page_says(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_no_code_stands_on_a_page_that_is_not_run(page: Path) -> None:
+def test_every_code_block_of_the_pages_is_run(page: Path) -> None:
     text = page.read_text("utf-8")
     assert text.count("```python\n") == len(EXAMPLE.findall(text))

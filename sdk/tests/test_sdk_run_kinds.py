@@ -1,4 +1,4 @@
-"""What is particular to a kind of run, and how runs end."""
+"""Tests the properties of each kind of run, and the ways in which runs end."""
 
 import asyncio
 import math
@@ -21,14 +21,14 @@ from groundlane import (
 )
 from playing import Player
 
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 
 STALE = {"relevance_score": 0.9, "source": "old.pdf", "collection": "kb", "age_days": 400}
 FRESH = {**STALE, "source": "new.pdf", "age_days": 3}
 
 
 class Number:
-    """A number that JSON does not know, as NumPy's are."""
+    """A number type that JSON doesn't support, like those of NumPy."""
 
     def __float__(self) -> float:
         return 0.5
@@ -38,7 +38,7 @@ Body = Callable[[AsyncRun], Awaitable[None]]
 
 
 def play_async(gateway: Gateway, agent: str, body: Body) -> tuple[Exception | None, RunRecord]:
-    """A run that does ``body``: what it raised, and what was recorded of it."""
+    """Run ``body``. Return the exception that it raised, and its records."""
 
     async def play() -> tuple[Exception | None, RunRecord]:
         error = None
@@ -54,7 +54,7 @@ def play_async(gateway: Gateway, agent: str, body: Body) -> tuple[Exception | No
     return asyncio.run(play())
 
 
-def test_a_record_not_awaited_raises_when_the_block_ends(gateway: Gateway) -> None:
+def test_unawaited_record_raises_when_the_block_ends(gateway: Gateway) -> None:
     reached = []
 
     async def body(run: AsyncRun) -> None:
@@ -71,7 +71,7 @@ def test_a_record_not_awaited_raises_when_the_block_ends(gateway: Gateway) -> No
     assert [document.source for document in record.documents] == ["new.pdf", "old.pdf"]
 
 
-def test_a_record_not_awaited_raises_at_the_next_that_is(gateway: Gateway) -> None:
+def test_unawaited_record_raises_at_the_next_awaited_one(gateway: Gateway) -> None:
     reached = []
 
     async def body(run: AsyncRun) -> None:
@@ -85,7 +85,7 @@ def test_a_record_not_awaited_raises_at_the_next_that_is(gateway: Gateway) -> No
     assert [document.source for document in record.documents] == ["old.pdf", "new.pdf"]
 
 
-def test_records_made_at_once_are_each_sent_once(gateway: Gateway) -> None:
+def test_concurrent_records_are_each_sent_once(gateway: Gateway) -> None:
     agent = gateway.agent(retrieval={"max_chunks": 30})
 
     async def run() -> Any:
@@ -101,7 +101,7 @@ def test_records_made_at_once_are_each_sent_once(gateway: Gateway) -> None:
     assert [document.source for document in record.documents] == [f"{n}.pdf" for n in range(20)]
 
 
-def test_the_blocks_own_error_is_the_one_to_see_and_the_run_ends(gateway: Gateway, play: Player) -> None:
+def test_error_of_the_block_takes_precedence_and_the_run_ends(gateway: Gateway, play: Player) -> None:
     agent = gateway.agent(retrieval={"require_documents": True, "action_on_chunk_violation": "block"})
 
     def fail(_run: Any) -> Any:
@@ -113,7 +113,7 @@ def test_the_blocks_own_error_is_the_one_to_see_and_the_run_ends(gateway: Gatewa
     assert (played.record.status, played.record.action) == ("completed", "block")
 
 
-def test_a_cancelled_run_does_not_wait_for_the_gateway(gateway: Gateway) -> None:
+def test_cancelled_run_does_not_wait_for_the_gateway(gateway: Gateway) -> None:
     async def cancelled(run: AsyncRun) -> None:
         async with run:
             raise asyncio.CancelledError
@@ -128,7 +128,7 @@ def test_a_cancelled_run_does_not_wait_for_the_gateway(gateway: Gateway) -> None
     assert asyncio.run(main()) == "open"
 
 
-def test_a_run_that_is_interrupted_does_not_wait_either(gateway: Gateway) -> None:
+def test_interrupted_run_does_not_wait_for_the_gateway(gateway: Gateway) -> None:
     def interrupted(run: Run) -> None:
         with run:
             raise KeyboardInterrupt
@@ -140,7 +140,7 @@ def test_a_run_that_is_interrupted_does_not_wait_either(gateway: Gateway) -> Non
         assert client.get_run(run.run_id).status == "open"
 
 
-def test_numbers_of_other_libraries_are_numbers(gateway: Gateway) -> None:
+def test_numbers_of_other_libraries_are_accepted(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client:
         with client.run("counting") as run:
             run.record_retrieval_result(Number(), age_days=Number())
@@ -151,17 +151,17 @@ def test_numbers_of_other_libraries_are_numbers(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("result", [{1, 2}, object(), float("nan")], ids=["set", "object", "nan"])
-def test_a_result_must_be_json(gateway: Gateway, result: Any) -> None:
+def test_result_must_be_json(gateway: Gateway, result: Any) -> None:
     with Groundlane(gateway.base_url) as client, client.run("odd") as run, pytest.raises(TypeError, match="JSON"):
         run.set_result(result)
 
 
-def test_one_string_is_no_list_of_citations(gateway: Gateway) -> None:
+def test_single_string_is_rejected_as_a_list_of_citations(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client, client.run("odd") as run, pytest.raises(TypeError, match="citations"):
         run.record_grounding(citations="manual.pdf")
 
 
-def test_a_run_serves_one_block(gateway: Gateway) -> None:
+def test_run_can_be_entered_only_once(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client:
         run = client.run("once")
         with pytest.raises(RuntimeError, match="not started"):
@@ -172,8 +172,8 @@ def test_a_run_serves_one_block(gateway: Gateway) -> None:
             run.__enter__()
 
 
-def test_what_comes_after_the_end_is_refused_and_not_lost(gateway: Gateway) -> None:
-    """Above all a record that is not awaited, which nobody would send any more."""
+def test_records_after_the_end_are_rejected_with_an_error(gateway: Gateway) -> None:
+    """This includes a record that is not awaited and would never be sent."""
     with Groundlane(gateway.base_url) as client, client.run("over") as run:
         pass
 
@@ -188,7 +188,7 @@ def test_what_comes_after_the_end_is_refused_and_not_lost(gateway: Gateway) -> N
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_score_that_is_no_number_is_named(gateway: Gateway, value: float) -> None:
+def test_non_numeric_score_is_rejected_by_name(gateway: Gateway, value: float) -> None:
     with Groundlane(gateway.base_url) as client, client.run("odd") as run:
         with pytest.raises(ValueError, match=f"grounding_scores must be a finite number, not {value}"):
             run.record_grounding(grounding_scores=[0.5, value])
@@ -197,8 +197,8 @@ def test_a_score_that_is_no_number_is_named(gateway: Gateway, value: float) -> N
     assert run.decisions == ()
 
 
-def test_a_run_may_be_ended_in_another_context(gateway: Gateway) -> None:
-    """As web frameworks end the generators that hold what a request needs."""
+def test_run_can_end_in_another_context(gateway: Gateway) -> None:
+    """Web frameworks close generators of request resources in this way."""
     with Groundlane(gateway.base_url) as client:
         run = client.run("generator")
         copy_context().run(run.__enter__)
@@ -215,12 +215,12 @@ def test_a_run_may_be_ended_in_another_context(gateway: Gateway) -> None:
     assert asyncio.run(main()) == "completed"
 
 
-def test_an_agent_has_a_name(gateway: Gateway) -> None:
+def test_agent_must_have_a_name(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client, pytest.raises(ValueError, match="agent_name"):
         client.run("")
 
 
-def test_a_run_shows_whose_it_is(gateway: Gateway) -> None:
+def test_run_shows_its_agent_in_the_representation(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client, client.run("shown") as run:
         assert repr(run) == f"<Run {run.run_id} of 'shown'>"
     assert repr(AsyncGroundlane(gateway.base_url).run("shown")) == "<AsyncRun (not started) of 'shown'>"
@@ -235,13 +235,13 @@ def test_each_call_of_an_observed_function_is_a_run(gateway: Gateway, monkeypatc
 
     @observe("observed")
     def answer(question: str) -> dict[str, str]:
-        """Answers."""
+        """Return an answer."""
         run = current_run()
         seen.append(run)
         run.record_retrieval_result(**FRESH)
         return {"answer": question.upper()}
 
-    assert answer.__doc__ == "Answers."
+    assert answer.__doc__ == "Return an answer."
     assert [answer("why"), answer(question="how")] == [{"answer": "WHY"}, {"answer": "HOW"}]
     with Groundlane() as client:
         records = [client.get_run(run.run_id) for run in seen]
@@ -249,7 +249,7 @@ def test_each_call_of_an_observed_function_is_a_run(gateway: Gateway, monkeypatc
     assert {record.agent for record in records} == {"observed"}
 
 
-def test_an_observed_coroutine_function_is_governed(gateway: Gateway) -> None:
+def test_observed_coroutine_function_is_governed(gateway: Gateway) -> None:
     agent = gateway.agent(retrieval={})
 
     async def main() -> Any:
@@ -273,7 +273,7 @@ def test_an_observed_coroutine_function_is_governed(gateway: Gateway) -> None:
     assert [(record.result, record.action) for record in records] == [("set", "allow"), (None, "block")]
 
 
-def test_an_observed_coroutine_function_needs_no_client(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observed_coroutine_function_needs_no_client(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_BASE_URL", gateway.base_url)
 
     @observe("observed", enforce_policy=False)
@@ -283,7 +283,7 @@ def test_an_observed_coroutine_function_needs_no_client(gateway: Gateway, monkey
     assert type(asyncio.run(answer())) is object
 
 
-def test_what_cannot_be_observed_is_refused() -> None:
+def test_unobservable_callables_are_rejected() -> None:
     def words() -> Any:
         yield "word"
 
@@ -301,7 +301,7 @@ def test_what_cannot_be_observed_is_refused() -> None:
         observe("a", client=AsyncGroundlane())(lambda: None)
 
 
-def test_code_knows_the_innermost_run(gateway: Gateway) -> None:
+def test_current_run_is_the_innermost(gateway: Gateway) -> None:
     with pytest.raises(RuntimeError, match="no current synchronous run"):
         current_run()
     with Groundlane(gateway.base_url) as client, client.run("outer") as outer:

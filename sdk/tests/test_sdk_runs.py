@@ -1,4 +1,4 @@
-"""Runs through the client, against a live gateway: what each policy says of what was recorded."""
+"""Tests runs of the client against a live gateway, with the decisions of each policy on the records."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from groundlane import Decision, GatewayStatusError, Groundlane, PolicyViolationError
 from playing import Player, Step
 
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 
 BLOCKING = {"action_on_violation": "block"}
 
@@ -75,7 +75,7 @@ def test_good_documents_pass(gateway: Gateway, play: Player) -> None:
     ],
     ids=["relevance", "age", "collection", "source"],
 )
-def test_a_document_that_a_policy_forbids_raises_at_its_record(
+def test_forbidden_document_raises_when_recorded(
     gateway: Gateway,
     play: Player,
     rules: dict[str, Any],
@@ -103,7 +103,7 @@ def test_low_relevance_only_warns_by_default(gateway: Gateway, play: Player) -> 
     assert (decision.action, decision.reason) == ("warn", "Retrieval relevance (0.41) below threshold (0.70)")
 
 
-def test_too_many_documents_are_told_as_they_come(gateway: Gateway, play: Player) -> None:
+def test_too_many_documents_are_reported_when_recorded(gateway: Gateway, play: Player) -> None:
     agent = gateway.agent(retrieval={"max_chunks": 2, "action_on_chunk_violation": "block"})
     played = play(agent, document(), document(), document())
     assert str(played.error) == "Retrieved chunks (3) above maximum (2)"
@@ -117,7 +117,7 @@ def test_too_many_documents_are_told_as_they_come(gateway: Gateway, play: Player
     ],
     ids=["one", "none"],
 )
-def test_too_few_documents_are_told_at_the_end(
+def test_too_few_documents_are_reported_at_the_end(
     gateway: Gateway, play: Player, rules: dict[str, Any], steps: list[Step], message: str
 ) -> None:
     agent = gateway.agent(retrieval={"action_on_chunk_violation": "block", **rules})
@@ -126,7 +126,7 @@ def test_too_few_documents_are_told_at_the_end(
     assert str(played.error) == message
 
 
-def test_a_source_that_dominates_is_warned_of_at_the_end(gateway: Gateway, play: Player) -> None:
+def test_dominant_source_is_a_warning_at_the_end(gateway: Gateway, play: Player) -> None:
     agent = gateway.agent(retrieval={"require_source_diversity": True})
     sources = ["doc.pdf", "doc.pdf", "doc.pdf", "other.pdf"]
     played = play(agent, *(document(source=source) for source in sources))
@@ -157,7 +157,7 @@ def test_a_source_that_dominates_is_warned_of_at_the_end(gateway: Gateway, play:
     ],
     ids=["all", "floor", "average", "top_n"],
 )
-def test_scores_too_low_raise_at_their_record(
+def test_low_scores_raise_when_recorded(
     gateway: Gateway, play: Player, rules: dict[str, Any], scores: list[float], message: str
 ) -> None:
     agent = gateway.agent(grounding={**BLOCKING, **rules})
@@ -178,7 +178,7 @@ def test_scores_too_low_raise_at_their_record(
     ],
     ids=["all", "floor", "average", "top_n", "none"],
 )
-def test_scores_good_enough_pass(gateway: Gateway, play: Player, rules: dict[str, Any], scores: list[float]) -> None:
+def test_sufficient_scores_pass(gateway: Gateway, play: Player, rules: dict[str, Any], scores: list[float]) -> None:
     agent = gateway.agent(grounding={**BLOCKING, **rules})
     played = play(agent, grounding(grounding_scores=scores, citations=["a"]))
     assert played.error is None
@@ -205,7 +205,7 @@ def test_scores_good_enough_pass(gateway: Gateway, play: Player, rules: dict[str
     ],
     ids=["required", "unsupported", "abstention"],
 )
-def test_what_the_whole_run_lacks_raises_at_its_end(
+def test_violations_of_the_whole_run_raise_at_its_end(
     gateway: Gateway, play: Player, rules: dict[str, Any], recorded: dict[str, Any], message: str
 ) -> None:
     agent = gateway.agent(grounding={**BLOCKING, **rules})
@@ -217,7 +217,7 @@ def test_what_the_whole_run_lacks_raises_at_its_end(
     assert played.record.status == "completed"
 
 
-def test_the_abstention_response_comes_with_the_violation(gateway: Gateway, play: Player) -> None:
+def test_abstention_response_is_part_of_the_violation(gateway: Gateway, play: Player) -> None:
     words = "I don't have sufficient grounded evidence to answer this accurately."
     rules = {**BLOCKING, "abstention_threshold": 0.5, "abstention_response": words}
     played = play(gateway.agent(grounding=rules), grounding(citations=["a"], output_confidence=0.3))
@@ -225,7 +225,7 @@ def test_the_abstention_response_comes_with_the_violation(gateway: Gateway, play
     assert (played.error.code, played.error.abstention_response) == ("GROUNDING_ABSTAIN", words)
 
 
-def test_without_a_confidence_nothing_abstains(gateway: Gateway, play: Player) -> None:
+def test_run_without_a_confidence_does_not_abstain(gateway: Gateway, play: Player) -> None:
     agent = gateway.agent(grounding={**BLOCKING, "abstention_threshold": 0.5})
     assert play(agent, grounding(citations=["a"])).error is None
 
@@ -237,7 +237,7 @@ def test_grounding_only_warns_by_default(gateway: Gateway, play: Player) -> None
     assert played.record.action == "warn"
 
 
-def test_what_several_calls_record_adds_up(gateway: Gateway, play: Player) -> None:
+def test_records_of_several_calls_accumulate(gateway: Gateway, play: Player) -> None:
     played = play(
         gateway.agent(grounding={**BLOCKING, "min_citations": 4}),
         grounding(
@@ -258,7 +258,7 @@ def test_what_several_calls_record_adds_up(gateway: Gateway, play: Player) -> No
 # Both, and neither
 
 
-def test_without_enforcement_violations_are_returned_and_recorded(gateway: Gateway, play: Player) -> None:
+def test_violations_are_returned_and_recorded_without_enforcement(gateway: Gateway, play: Player) -> None:
     agent = gateway.agent(retrieval={}, grounding=BLOCKING)
     played = play(agent, document(age_days=400), grounding(grounding_scores=[0.1]), enforce_policy=False)
     assert played.error is None
@@ -267,12 +267,12 @@ def test_without_enforcement_violations_are_returned_and_recorded(gateway: Gatew
     assert (played.record.status, played.record.action) == ("completed", "block")
 
 
-def test_policies_of_another_agent_do_not_matter(gateway: Gateway, play: Player) -> None:
+def test_policies_of_other_agents_do_not_apply(gateway: Gateway, play: Player) -> None:
     gateway.agent(retrieval={"max_source_age_days": 1})
     assert play("nobody's agent", document(age_days=400)).error is None
 
 
-def test_a_model_brings_its_policies(gateway: Gateway, play: Player) -> None:
+def test_policies_of_the_model_apply(gateway: Gateway, play: Player) -> None:
     gateway.policy("retrieval", scope={"models": ["picky-1"]})
     stale = document(age_days=400)
     assert play("an agent of two models", stale, model="easy-1").error is None
@@ -287,7 +287,7 @@ def test_a_model_brings_its_policies(gateway: Gateway, play: Player) -> None:
     ],
     ids=["document", "score"],
 )
-def test_what_the_gateway_cannot_take_is_named(
+def test_fields_that_the_gateway_rejects_are_named(
     gateway: Gateway, play: Player, step: Step, message: str, param: str
 ) -> None:
     played = play("somebody", step)
@@ -296,7 +296,7 @@ def test_what_the_gateway_cannot_take_is_named(
     assert message in str(played.error)
 
 
-def test_an_unknown_run_is_an_error(gateway: Gateway) -> None:
+def test_unknown_run_is_an_error(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client, pytest.raises(GatewayStatusError) as raised:
         client.get_run("run_of_nobody")
     assert (raised.value.status, raised.value.code) == (404, "run_not_found")

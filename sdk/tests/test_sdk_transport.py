@@ -1,4 +1,4 @@
-"""What is sent, what is sent again and when, and what becomes of answers that are none."""
+"""Tests requests, retries and their delays, and the handling of invalid responses."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Answer = httpx.Response | type[httpx.TransportError]
 
 
 class Server:
-    """Answers in turn, and remembers what it was asked and how long its client slept in between."""
+    """Gives scripted answers in turn, and records the requests and the client's pauses."""
 
     def __init__(self, *answers: Answer, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers = list(answers)
@@ -44,7 +44,7 @@ class Server:
         raise answer("it broke", request=request)
 
     def ask(self, call: Callable[[Any], Any], **options: Any) -> Any:
-        """What ``call`` of a client gives, which calls this server."""
+        """Return the result of ``call`` with a client of this server."""
         transport = httpx.MockTransport(self.handle)
         arguments = {"base_url": "http://gateway.test/v1/", "api_key": KEY, **options}
         if self.kind == "sync":
@@ -68,7 +68,7 @@ def check(client: Any) -> Any:
 
 
 def record(client: Any) -> Any:
-    """A run of one record; its error is what counts."""
+    """Perform a run with one record and return its error."""
     if isinstance(client, Groundlane):
         with client.run("agent") as run:
             return run.record_grounding([0.5])
@@ -89,7 +89,7 @@ def failed(status: int, **headers: str) -> httpx.Response:
     return httpx.Response(status, json=body, headers=headers)
 
 
-def test_a_check_is_sent_as_the_gateway_reads_it(serve: Callable[..., Server]) -> None:
+def test_check_request_matches_the_api(serve: Callable[..., Server]) -> None:
     server = serve(ok())
     result = server.ask(lambda client: client.check("It rains.", ["It rains."], options={"max_claims": 3}))
     (request,) = server.requests
@@ -101,14 +101,14 @@ def test_a_check_is_sent_as_the_gateway_reads_it(serve: Callable[..., Server]) -
 
 
 @pytest.mark.parametrize("first", [httpx.ReadError, httpx.ReadTimeout, httpx.ConnectError, 429, 502, 503, 504])
-def test_a_check_is_sent_again(serve: Callable[..., Server], first: type[httpx.TransportError] | int) -> None:
+def test_failed_check_is_retried(serve: Callable[..., Server], first: type[httpx.TransportError] | int) -> None:
     server = serve(failed(first) if isinstance(first, int) else first, ok())
     assert server.ask(check).grounded
     assert len(server.requests) == 2
     assert 0.375 <= server.slept[0] <= 0.5
 
 
-def test_delays_grow_and_the_last_error_is_raised(serve: Callable[..., Server]) -> None:
+def test_retry_delays_grow_and_the_last_error_is_raised(serve: Callable[..., Server]) -> None:
     server = serve(*[failed(503) for _ in range(4)])
     with pytest.raises(GatewayStatusError, match="no") as raised:
         server.ask(check, max_retries=3)
@@ -116,7 +116,7 @@ def test_delays_grow_and_the_last_error_is_raised(serve: Callable[..., Server]) 
     assert [round(delay / 0.5) for delay in server.slept] in ([1, 2, 4], [1, 2, 3])
 
 
-def test_nothing_is_sent_again_without_retries(serve: Callable[..., Server]) -> None:
+def test_retries_can_be_turned_off(serve: Callable[..., Server]) -> None:
     server = serve(failed(503))
     with pytest.raises(GatewayStatusError):
         server.ask(check, max_retries=0)
@@ -124,7 +124,7 @@ def test_nothing_is_sent_again_without_retries(serve: Callable[..., Server]) -> 
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 500])
-def test_what_would_fail_again_is_not_sent_again(serve: Callable[..., Server], status: int) -> None:
+def test_permanent_errors_are_not_retried(serve: Callable[..., Server], status: int) -> None:
     server = serve(failed(status))
     with pytest.raises(GatewayStatusError) as raised:
         server.ask(check)
@@ -132,13 +132,13 @@ def test_what_would_fail_again_is_not_sent_again(serve: Callable[..., Server], s
     assert len(server.requests) == 1
 
 
-def test_the_gateway_says_when_to_come_back(serve: Callable[..., Server]) -> None:
+def test_retry_after_of_the_gateway_is_respected(serve: Callable[..., Server]) -> None:
     server = serve(failed(429, **{"retry-after": "7"}), ok())
     assert server.ask(check).grounded
     assert server.slept == [7.0]
 
 
-def test_too_long_a_wait_is_the_callers_to_decide(serve: Callable[..., Server]) -> None:
+def test_long_retry_after_is_left_to_the_caller(serve: Callable[..., Server]) -> None:
     server = serve(failed(429, **{"retry-after": "3600"}))
     with pytest.raises(GatewayStatusError) as raised:
         server.ask(check)
@@ -146,14 +146,14 @@ def test_too_long_a_wait_is_the_callers_to_decide(serve: Callable[..., Server]) 
     assert server.slept == []
 
 
-def test_a_run_is_not_begun_twice(serve: Callable[..., Server]) -> None:
+def test_starting_a_run_is_not_retried(serve: Callable[..., Server]) -> None:
     server = serve(httpx.ReadTimeout)
     with pytest.raises(GatewayTimeoutError, match=r"http://gateway\.test did not respond in time"):
         server.ask(record)
     assert len(server.requests) == 1
 
 
-def test_a_record_is_known_by_its_key_when_it_is_sent_again(serve: Callable[..., Server]) -> None:
+def test_retried_record_has_the_same_idempotency_key(serve: Callable[..., Server]) -> None:
     begun, recorded = ok({"run_id": "run_1", "decisions": []}), {"run_id": "run_1", "decisions": []}
     server = serve(httpx.ConnectError, begun, httpx.ReadError, ok(recorded), failed(503), ok(recorded))
     server.ask(record)
@@ -177,7 +177,7 @@ def test_a_record_is_known_by_its_key_when_it_is_sent_again(serve: Callable[...,
     ],
     ids=["html", "list", "other", "plain", "redirect"],
 )
-def test_what_is_no_gateway_is_said_to_be_none(
+def test_other_servers_are_reported_as_no_gateway(
     serve: Callable[..., Server], answer: tuple[int, str], kind: type[GroundlaneError]
 ) -> None:
     server = serve(httpx.Response(answer[0], text=answer[1]))
@@ -185,20 +185,20 @@ def test_what_is_no_gateway_is_said_to_be_none(
         server.ask(check)
 
 
-def test_a_run_needs_an_id(serve: Callable[..., Server]) -> None:
+def test_run_requires_an_id(serve: Callable[..., Server]) -> None:
     with pytest.raises(UnexpectedAnswerError, match="run id"):
         serve(ok({"run": 1})).ask(record)
     with pytest.raises(UnexpectedAnswerError, match="run id"):
         serve(ok({"run": 1})).ask(lambda client: client.get_run("run_1"))
 
 
-def test_one_string_is_no_list_of_sources(serve: Callable[..., Server]) -> None:
+def test_single_string_is_rejected_as_a_list_of_sources(serve: Callable[..., Server]) -> None:
     for arguments in ({"sources": "It rains."}, {"documents": "It rains."}):
         with pytest.raises(TypeError, match="must be a list"):
             serve().ask(lambda client, given=arguments: client.check("It rains.", **given))
 
 
-def test_an_unreachable_gateway_is_named_without_its_password() -> None:
+def test_unreachable_gateway_is_named_without_its_password() -> None:
     url = "http://user:password@127.0.0.1:9/v1"
     with Groundlane(url, api_key=KEY, max_retries=0) as client:
         with pytest.raises(GatewayUnreachableError, match=r"^http://127\.0\.0\.1:9 is unreachable") as raised:
@@ -208,7 +208,7 @@ def test_an_unreachable_gateway_is_named_without_its_password() -> None:
     assert repr(client) == "Groundlane('http://127.0.0.1:9')"
 
 
-def test_a_key_is_in_no_representation() -> None:
+def test_representation_contains_no_key() -> None:
     client = AsyncGroundlane("https://user:password@gateway.test", api_key=KEY)
     for shown in (repr(client), repr(client._endpoint), str(client._endpoint), repr(client._session)):
         assert KEY not in shown
@@ -216,17 +216,17 @@ def test_a_key_is_in_no_representation() -> None:
 
 
 @pytest.mark.parametrize("url", ["gateway.test", "ftp://gateway.test", "http://", "//gateway.test"])
-def test_a_base_url_that_is_none_is_refused(url: str) -> None:
+def test_invalid_base_url_is_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="base_url"):
         Groundlane(url)
 
 
-def test_fewer_than_no_retries_are_refused() -> None:
+def test_negative_retries_are_rejected() -> None:
     with pytest.raises(ValueError, match="max_retries"):
         Groundlane(max_retries=-1)
 
 
-def test_the_environment_says_what_arguments_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_provides_missing_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GROUNDLANE_BASE_URL", "GROUNDLANE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     assert (repr(Groundlane()), Groundlane()._endpoint.api_key) == ("Groundlane('http://localhost:8080')", None)

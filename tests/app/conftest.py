@@ -14,14 +14,14 @@ from app.db.database import Database
 from app.db.schema import upgrade
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from policies.types import Action, Decision, Phase
-from tests.support.database_templates import put_tables
+from tests.support.storage.database_templates import put_tables
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
-    """The URL of an SQLite file that is not there yet."""
+    """The URL of an SQLite file that does not exist yet."""
     return f"sqlite+aiosqlite:///{tmp_path}/groundlane.db"
 
 
@@ -30,7 +30,7 @@ _KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 @pytest.fixture(params=_KINDS)
 def empty_url(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[str]:
-    """The URL of a database without tables, of each kind."""
+    """The URL of an empty database, of each kind."""
     if request.param == "sqlite":
         yield sqlite_url
         return
@@ -40,7 +40,7 @@ def empty_url(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[str]:
 
 @contextmanager
 def _postgres(*, like: str = "template1") -> Iterator[str]:
-    """The URL of a database of its own on the server named, a copy of the database ``like``."""
+    """The URL of a new database on the named server, a copy of the database ``like``."""
     base = os.environ.get("GROUNDLANE_TEST_POSTGRES_URL")
     if base is None:
         pytest.skip("set GROUNDLANE_TEST_POSTGRES_URL (postgresql+asyncpg://…) to run this on PostgreSQL")
@@ -85,7 +85,7 @@ Open = Callable[[], AbstractAsyncContextManager[Database]]
 
 @pytest.fixture
 def open_database(database_url: str) -> Open:
-    """Opens the database, once for each worker that a test plays."""
+    """Opens the database, once for each simulated worker."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Database]:
@@ -186,7 +186,7 @@ def make_event(number: int = 0, *, decisions: tuple[Decision, ...] | None = None
 
 @pytest.fixture
 def event() -> Callable[..., RequestEvent]:
-    """Makes an event; its id and its time come from the number."""
+    """Creates an event whose id and time are derived from the number."""
     return make_event
 
 

@@ -1,4 +1,4 @@
-"""The app as a whole: browsers of other origins."""
+"""The app as a whole: requests from browsers on other origins."""
 
 from pathlib import Path
 
@@ -31,12 +31,12 @@ async def preflight(folder: Path, origins: str | None) -> httpx.Response:
         return await client.options("/healthz", headers=headers)
 
 
-async def test_no_page_of_another_origin_may_call_unless_it_is_named(tmp_path: Path) -> None:
+async def test_other_origins_may_not_call_unless_listed(tmp_path: Path) -> None:
     assert "access-control-allow-origin" not in (await preflight(tmp_path, None)).headers
     assert "access-control-allow-origin" not in (await preflight(tmp_path, "https://other.example")).headers
 
 
-async def test_a_named_origin_may_call(tmp_path: Path) -> None:
+async def test_listed_origin_may_call(tmp_path: Path) -> None:
     answer = await preflight(tmp_path, f"https://other.example, {ORIGIN}")
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == ORIGIN

@@ -1,4 +1,4 @@
-"""The gateway's packages come first, whatever else has their names."""
+"""The gateway's packages come first, even if others have the same names."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import groundlane_server
 from groundlane_server import PACKAGES, ROOT, activate
 
 
-def test_the_packages_come_first_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_come_first_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/elsewhere"])
     activate()
     activate()
@@ -19,9 +19,9 @@ def test_the_packages_come_first_and_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert all((Path(ROOT) / package).is_dir() for package in PACKAGES)
 
 
-def test_a_process_that_has_another_package_of_the_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_has_another_package_of_the_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "app", ModuleType("app"))
-    with pytest.raises(ImportError, match="another package named 'app' is already imported"):
+    with pytest.raises(ImportError, match="a different package named 'app' is already imported"):
         activate()
 
 

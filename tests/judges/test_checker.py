@@ -11,11 +11,20 @@ import pytest
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
-from judges.evidence.windowing import Windowing
+from judges.label_thresholds import Thresholds
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
-from judges.thresholds import Thresholds
-from judges.types import Chunk, Claim, Label, Probabilities, ReplyVerdict, Sentence, SentenceVerdict, Span
+from judges.types import (
+    Chunk,
+    Claim,
+    Label,
+    Probabilities,
+    ReplyVerdict,
+    Sentence,
+    SentenceVerdict,
+    Span,
+    Windowing,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -24,13 +33,13 @@ OFFICE = Chunk(id="hr2", text="The office opens at eight. It closes at six.", so
 
 
 class Text(str):
-    """A text as ``ModelOnly`` prepares it."""
+    """``text`` as ``ModelOnly`` prepares it."""
 
     quantities: Sequence[Any] = ()
 
 
 class ModelOnly:
-    """Features that leave the model's word as it is, and note what they are given."""
+    """Features that leave the model's scores unchanged, and record their input."""
 
     def __init__(self) -> None:
         self.claims: set[str] = set()
@@ -53,8 +62,8 @@ class ModelOnly:
 
 @dataclass
 class Clauses:
-    """An extractor that takes each clause for a claim, nothing of a question, and the sentence before as context of a
-    sentence that begins with ``It``."""
+    """An extractor that treats each clause as a claim, ignores questions, and uses the previous sentence as context of
+    a sentence that begins with ``It``."""
 
     error: Exception | None = None
     gate: asyncio.Event | None = None
@@ -96,7 +105,7 @@ def labels(verdicts: Sequence[SentenceVerdict]) -> list[str]:
 # Verdicts and report
 
 
-async def test_a_reply_is_judged_sentence_by_sentence_and_summed_up() -> None:
+async def test_reply_is_judged_sentence_by_sentence_and_summed_up() -> None:
     judge = ScriptedJudge(
         {
             "Employees get 30 days of leave.": entails(0.9),
@@ -121,7 +130,7 @@ async def test_a_reply_is_judged_sentence_by_sentence_and_summed_up() -> None:
     assert check.judge_ms > 0
 
 
-async def test_the_best_source_is_the_one_that_decided() -> None:
+async def test_deciding_source_is_reported_first() -> None:
     judge = ScriptedJudge(
         {
             (LEAVE.text, "Leave is 30 days."): entails(0.9),
@@ -144,14 +153,14 @@ async def test_the_best_source_is_the_one_that_decided() -> None:
     assert (contradicted.best_source.source, contradicted.best_source.score) == ("office.pdf", 0.8)
 
 
-async def test_a_sentence_is_what_its_worst_claim_is() -> None:
+async def test_sentence_has_the_label_of_its_worst_claim() -> None:
     judge = ScriptedJudge({"Fine": entails(), "Leave is wrong": contradicts(), "Unknown.": NEUTRAL})
     (verdict,) = await check_all(await opened(judge), "Fine; Leave is wrong; Unknown.")
     assert verdict.label is Label.CONTRADICTED
     assert [claim.label.value for claim in verdict.claims] == ["supported", "contradicted", "unverifiable"]
 
 
-async def test_a_claim_can_be_labelled_anew_by_other_thresholds() -> None:
+async def test_claim_can_be_relabelled_with_other_thresholds() -> None:
     judge = ScriptedJudge({"Fine.": Probabilities(0.6, 0.4, 0.0)})
     (verdict,) = await check_all(await opened(judge), "Fine.")
     (claim,) = verdict.claims
@@ -159,13 +168,13 @@ async def test_a_claim_can_be_labelled_anew_by_other_thresholds() -> None:
     assert Thresholds(entailment=0.5).label_of(claim) is Label.SUPPORTED
 
 
-async def test_a_window_about_something_else_contradicts_nothing() -> None:
+async def test_unrelated_window_contradicts_nothing() -> None:
     judge = ScriptedJudge({(LEAVE.text, "The office opens at eight."): contradicts(0.99)}, default=NEUTRAL)
     (verdict,) = await check_all(await opened(judge), "The office opens at eight.")
     assert verdict.label is Label.UNVERIFIABLE
 
 
-async def test_at_most_so_many_sources_are_judged_per_claim() -> None:
+async def test_sources_per_claim_are_limited() -> None:
     judge = ScriptedJudge(default=entails())
     chunks = [Chunk(id=str(n), text=f"Fact number {n} holds.") for n in range(9)]
     await check_all(await opened(judge, *chunks, max_sources_per_claim=3), "Fact number 4 holds.")
@@ -173,7 +182,7 @@ async def test_at_most_so_many_sources_are_judged_per_claim() -> None:
     assert judge.pairs[0] == ("Fact number 4 holds.", "Fact number 4 holds.")
 
 
-async def test_two_chunks_that_support_a_claim_only_together_are_joined() -> None:
+async def test_two_chunks_supporting_a_claim_together_are_joined() -> None:
     def answer(evidence: str, claim: str) -> Probabilities:
         return entails(0.9) if "Ada" in evidence and "Blue" in evidence else entails(0.3)
 
@@ -187,7 +196,7 @@ async def test_two_chunks_that_support_a_claim_only_together_are_joined() -> Non
     assert {"'d1'", "'d2'"} <= set(claim.explanation.split())
 
 
-async def test_a_document_that_comes_back_is_made_ready_once() -> None:
+async def test_repeated_document_is_prepared_once() -> None:
     read: list[str] = []
 
     class Counting(ModelOnly):
@@ -202,7 +211,7 @@ async def test_a_document_that_comes_back_is_made_ready_once() -> None:
     assert [text for text in read if text in LEAVE.text] == [LEAVE.text]
 
 
-async def test_context_is_read_by_the_model_and_told_apart_for_the_signals() -> None:
+async def test_context_is_read_by_the_model_and_separate_for_features() -> None:
     features = ModelOnly()
     judge = ScriptedJudge()
     check = await opened(judge, LEAVE, made_with={"features": features})
@@ -211,7 +220,7 @@ async def test_context_is_read_by_the_model_and_told_apart_for_the_signals() -> 
     assert features.claims == {"Leave is 30 days.", "Leave is 30 days. | It is paid."}
 
 
-async def test_what_takes_long_to_weigh_does_not_hold_up_the_event_loop() -> None:
+async def test_slow_features_do_not_block_the_event_loop() -> None:
     class Counted(ModelOnly):
         def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
             prepared = super().prepare(text, context)
@@ -230,7 +239,7 @@ async def test_what_takes_long_to_weigh_does_not_hold_up_the_event_loop() -> Non
         assert (features.threads == {here}) is is_light, claim
 
 
-async def test_a_claim_too_long_for_the_model_is_judged_in_parts_and_is_its_weakest() -> None:
+async def test_long_claim_is_judged_in_parts_by_its_weakest() -> None:
     def answer(evidence: str, claim: str) -> Probabilities:
         assert len(evidence.split()) + len(claim.split()) <= 20
         return entails(0.1) if "lie" in claim else entails(0.9)
@@ -244,7 +253,7 @@ async def test_a_claim_too_long_for_the_model_is_judged_in_parts_and_is_its_weak
         assert len(judge.pairs) > 2
 
 
-async def test_a_fact_at_the_end_of_a_long_document_is_found() -> None:
+async def test_fact_at_the_end_of_a_long_document_is_found() -> None:
     filler = " ".join(f"Paragraph {n} speaks of the weather in region {n} and of little else." for n in range(130))
     judge = ScriptedJudge(lambda evidence, claim: entails() if "seven years" in evidence else NEUTRAL)
     chunk = Chunk(id="long", text=filler + " The warranty of the pump lasts seven years.")
@@ -280,7 +289,7 @@ async def test_trust(text: str, verdict: ReplyVerdict, trust: float | None, trus
 # Caps and order
 
 
-async def test_claims_beyond_the_cap_are_those_last_in_the_reply_whatever_ends_first() -> None:
+async def test_surplus_claims_are_the_last_of_the_reply_in_any_order_of_checks() -> None:
     check = await opened(ScriptedJudge(default=entails()), max_claims=3)
     sentences = [*check.push("One; two. Three; four. Really? Five."), *check.flush()]
     for sentence in reversed(sentences):
@@ -293,13 +302,13 @@ async def test_claims_beyond_the_cap_are_those_last_in_the_reply_whatever_ends_f
     assert report.coverage < 1.0
 
 
-async def test_a_reply_of_which_every_claim_was_skipped_was_not_checked() -> None:
+async def test_reply_with_every_claim_skipped_is_not_checked() -> None:
     check = await opened(ScriptedJudge(default=entails()), max_claims=0)
     await check_all(check, "A. B.")
     assert check.report().verdict is ReplyVerdict.NOT_CHECKED
 
 
-async def test_order_of_checks_changes_nothing() -> None:
+async def test_order_of_checks_does_not_matter() -> None:
     text = "Leave is 30 days. It is paid. The office opens at eight. It closes at six."
     reports = []
     for order in (1, -1):
@@ -311,7 +320,7 @@ async def test_order_of_checks_changes_nothing() -> None:
     assert reports[0] == reports[1]
 
 
-async def test_a_report_in_mid_stream_covers_what_was_checked() -> None:
+async def test_mid_stream_report_covers_checked_sentences() -> None:
     check = await opened(ScriptedJudge(default=entails()))
     _, second = [*check.push("One is so. Two is so."), *check.flush()]
     await check.check(second)
@@ -320,7 +329,7 @@ async def test_a_report_in_mid_stream_covers_what_was_checked() -> None:
     assert report.coverage == pytest.approx(0.5)
 
 
-# Trouble
+# Failures
 
 
 @pytest.mark.parametrize(
@@ -332,7 +341,7 @@ async def test_a_report_in_mid_stream_covers_what_was_checked() -> None:
         (ZeroDivisionError("a fault"), "judge_error"),
     ],
 )
-async def test_trouble_makes_claims_unverifiable_and_says_why(
+async def test_errors_make_claims_unverifiable_with_a_reason(
     error: Exception, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     check = await opened(ScriptedJudge(error=error))
@@ -343,7 +352,7 @@ async def test_trouble_makes_claims_unverifiable_and_says_why(
     assert check.report().coverage == 0.0
 
 
-async def test_over_the_deadline_a_claim_times_out_and_those_done_keep_their_verdict() -> None:
+async def test_deadline_times_out_pending_claims_and_keeps_finished_verdicts() -> None:
     class Slow(ScriptedJudge):
         async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
             if pairs[0][1] == "Slow.":
@@ -358,7 +367,7 @@ async def test_over_the_deadline_a_claim_times_out_and_those_done_keep_their_ver
     ]
 
 
-async def test_an_extractor_over_the_deadline_or_at_fault_leaves_the_sentence_unverifiable(
+async def test_slow_or_failing_extractor_leaves_the_sentence_unverifiable(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hanging = await opened(ScriptedJudge(), made_with={"timeout_s": 0.01, "extractor": Clauses(gate=asyncio.Event())})
@@ -370,7 +379,7 @@ async def test_an_extractor_over_the_deadline_or_at_fault_leaves_the_sentence_un
     assert [claim.reason for claim in verdict.claims] == ["judge_error"]
 
 
-async def test_a_cancelled_check_ends_at_once_and_leaves_no_verdict() -> None:
+async def test_cancelled_check_ends_at_once_without_a_verdict() -> None:
     check = await opened(ScriptedJudge(gate=asyncio.Event()))
     (sentence,) = [*check.push("Leave is 30 days."), *check.flush()]
     task = asyncio.ensure_future(check.check(sentence))
@@ -381,7 +390,7 @@ async def test_a_cancelled_check_ends_at_once_and_leaves_no_verdict() -> None:
     assert check.report().sentences == ()
 
 
-async def test_a_judge_that_fails_to_load_is_unavailable_and_never_raises() -> None:
+async def test_judge_that_fails_to_load_is_unavailable_without_raising() -> None:
     judge = ScriptedJudge(start_error=JudgeUnavailableError("no such folder: /x"))
     made = checker(judge)
     await made.start()
@@ -397,14 +406,14 @@ async def test_a_judge_that_fails_to_load_is_unavailable_and_never_raises() -> N
     assert (report.summary, report.coverage) == ("Not checked", 0.0)
 
 
-async def test_any_other_fault_of_loading_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_loading_failure_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     made = checker(ScriptedJudge(start_error=MemoryError("too big")))
     with caplog.at_level(logging.CRITICAL):
         await made.start()
     assert made.error == "MemoryError: too big"
 
 
-async def test_without_a_judge_nothing_is_checked() -> None:
+async def test_nothing_is_checked_without_a_judge() -> None:
     made = checker(None)
     await made.start()
     assert (made.name, made.available, made.error) == ("none", False, "no judge is configured")
@@ -414,7 +423,7 @@ async def test_without_a_judge_nothing_is_checked() -> None:
     await made.aclose()
 
 
-async def test_without_documents_there_is_nothing_to_ground_against() -> None:
+async def test_nothing_is_grounded_without_documents() -> None:
     judge = ScriptedJudge(default=entails())
     made = checker(judge)
     check = made.reply(await made.prepare([Chunk(id="d", text=" ")]), thresholds=Thresholds())
@@ -424,7 +433,7 @@ async def test_without_documents_there_is_nothing_to_ground_against() -> None:
     assert judge.calls == []
 
 
-async def test_the_judge_is_loaded_on_first_use_and_closed_with_the_checker() -> None:
+async def test_judge_is_loaded_on_first_use_and_closed_with_the_checker() -> None:
     judge = ScriptedJudge(name="scripted@1")
     made = checker(judge)
     assert (made.name, made.available, made.error) == ("scripted@1", False, None)
@@ -438,7 +447,7 @@ async def test_the_judge_is_loaded_on_first_use_and_closed_with_the_checker() ->
 # Many sentences and replies at once
 
 
-async def test_a_long_reply_takes_turns_so_that_it_neither_shuts_out_others_nor_times_out() -> None:
+async def test_long_reply_neither_starves_others_nor_times_out() -> None:
     judge = ScriptedJudge(default=entails(), gate=asyncio.Event())
     check = await opened(judge, LEAVE)
     checking = asyncio.ensure_future(check_all(check, " ".join(f"Leave lasts {n} days." for n in range(50))))
@@ -450,7 +459,7 @@ async def test_a_long_reply_takes_turns_so_that_it_neither_shuts_out_others_nor_
     assert labels(await checking) == ["supported"] * 50
 
 
-async def test_replies_in_flight_share_batches() -> None:
+async def test_concurrent_replies_share_batches() -> None:
     judge = ScriptedJudge(default=entails(), gate=asyncio.Event())
     batcher = BatchingScorer(judge, max_batch_pairs=32)
     made = checker(batcher, windowing=Windowing(sentences=1))
@@ -476,7 +485,7 @@ async def test_replies_in_flight_share_batches() -> None:
     assert [len(call) for call in judge.calls] == [1, 32]
 
 
-async def test_the_same_sentence_in_many_replies_is_judged_once() -> None:
+async def test_equal_sentences_in_many_replies_are_judged_once() -> None:
     judge = ScriptedJudge(default=entails())
     cache = CachingScorer(BatchingScorer(judge), max_bytes=100_000)
     made = checker(cache)
@@ -486,3 +495,30 @@ async def test_the_same_sentence_in_many_replies_is_judged_once() -> None:
     await made.aclose()
     assert len(judge.calls) == 1
     assert (cache.hits, cache.misses) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "sound"),
+    [
+        ("The lamp runs for 24 hours.", True),
+        ("The *lamp* runs for **24** hours.", True),
+        ("The lamp runs for 24 hours.<!-- bleach -->", False),
+        ("[The lamp runs for 24 hours.](https://bleach.com)", False),
+        ("~~The lamp runs for 24 hours.~~", False),
+        ('<a title="bleach">The lamp runs.</a>', False),
+        ("The lamp runs for 24\u200b hours.", False),
+        ("# The lamp runs for 24 hours.", False),
+        ("1. The lamp runs for 24 hours.", False),
+        ("| The lamp runs | for 24 hours. |", False),
+        ("[The lamp runs](lamp) for 24 hours.", False),
+        ("`The lamp runs for 24 hours.`", False),
+        ("<b>The lamp runs for 24 hours.</b>", False),
+        ("The lamp runs for 24 hours. User: The lamp stops.", False),
+        ("The lamp runs for 24 hours. Drink it.", False),
+    ],
+)
+async def test_correction_with_unjudged_parts_is_not_supported(text: str, sound: bool) -> None:
+    checker = GroundingChecker(ScriptedJudge(default=entails()))
+    reply = checker.reply(await checker.prepare([Chunk(id="d1", text="A lamp.")]), thresholds=Thresholds())
+    claim = Claim(text="The lamp runs for 48 hours.", span=Span(3, 30), sentence_index=0)
+    assert await reply.supports(text, claim) is sound

@@ -1,4 +1,4 @@
-"""The whole of judging with the model that ships, on a small document."""
+"""Judging from start to end with the shipped model, on a small document."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer
 from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 from judges.types import Chunk, Label, ReplyVerdict
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -25,8 +25,8 @@ HANDBOOK = Chunk(
 NOTICE = Chunk(id="notice", source="notice.txt", text="The canteen opens at 8:00. It is closed on public holidays.")
 
 
-async def test_a_small_handbook() -> None:
-    """Repeated, changed and invented statements are told apart."""
+async def test_small_handbook() -> None:
+    """Repeated, changed and invented statements are distinguished."""
     scorer = open_scorer("embedded", threads=1)
     assert scorer is not None
     checker = GroundingChecker(CachingScorer(BatchingScorer(scorer), max_bytes=1_000_000))

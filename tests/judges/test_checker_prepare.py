@@ -1,4 +1,4 @@
-"""Documents of many requests that come at once: how many of them are cut into evidence at a time."""
+"""Documents of many concurrent requests: how many of them are cut into evidence at a time."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Threads:
-    """In the place of threads: what is given to them waits until ``opened`` is set."""
+    """A replacement for threads: submitted work waits until ``opened`` is set."""
 
     def __init__(self) -> None:
         self.busy = 0
@@ -43,7 +43,7 @@ def texts(index: EvidenceIndex) -> Sequence[str]:
     return [window.text for window in index.windows]
 
 
-async def test_two_sets_of_documents_are_cut_at_a_time_and_all_of_them_in_the_end(threads: Threads) -> None:
+async def test_two_document_sets_are_prepared_at_a_time(threads: Threads) -> None:
     checker = GroundingChecker(None)
     said = [f"The gate {number} is red." for number in range(6)]
     async with asyncio.TaskGroup() as group:
@@ -54,7 +54,7 @@ async def test_two_sets_of_documents_are_cut_at_a_time_and_all_of_them_in_the_en
     assert [texts(one.result()) for one in asked] == [[text] for text in said]
 
 
-async def test_sets_that_are_given_up_leave_room_for_others(threads: Threads) -> None:
+async def test_cancelled_document_sets_make_room_for_others(threads: Threads) -> None:
     checker = GroundingChecker(None)
     for _ in range(4):
         with suppress(TimeoutError):

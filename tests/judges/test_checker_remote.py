@@ -1,4 +1,4 @@
-"""What the checker does with a judge that is served elsewhere, or that does not know every language."""
+"""How the checker handles a remote judge, or a judge that doesn't support every language."""
 
 import asyncio
 
@@ -8,10 +8,11 @@ from judges import checker as pipeline
 from judges.checker import GroundingChecker
 from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
+from judges.label_thresholds import Thresholds
+from judges.llm_types import LlmVerdict
 from judges.protocols import JudgeUnavailableError, JudgeUnreachableError
 from judges.testing import ScriptedJudge, ScriptedLlm, entails
-from judges.thresholds import Thresholds
-from judges.types import Chunk, GroundingReport, Label, LlmVerdict
+from judges.types import Chunk, GroundingReport, Label
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +31,7 @@ async def check(checker: GroundingChecker, text: str, *documents: str) -> Ground
     return reply.report()
 
 
-async def test_a_claim_in_a_language_that_the_judge_does_not_know_is_not_put_to_it() -> None:
+async def test_claim_in_an_unknown_language_is_not_sent_to_the_judge() -> None:
     judge = EnglishJudge(lambda evidence, claim: entails())
     checker = GroundingChecker(CachingScorer(BatchingScorer(judge), max_bytes=10_000))
     report = await check(checker, "Pets are not allowed. Haustiere sind nicht erlaubt.", "Pets are not allowed.")
@@ -42,20 +43,20 @@ async def test_a_claim_in_a_language_that_the_judge_does_not_know_is_not_put_to_
     assert {claim for _, claim in judge.pairs} == {"Pets are not allowed."}
 
 
-async def test_a_sentence_of_the_evidence_is_supported_in_any_language() -> None:
+async def test_sentence_of_the_evidence_is_supported_in_any_language() -> None:
     checker = GroundingChecker(EnglishJudge())
     report = await check(checker, "Haustiere sind in der Wohnung nicht erlaubt.", GERMAN)
     assert [claim.label for claim in report.claims] == [Label.SUPPORTED]
 
 
-async def test_the_languages_can_be_said_and_a_judge_that_says_none_knows_all() -> None:
+async def test_languages_can_be_configured_and_default_to_all() -> None:
     for judge, said in ((EnglishJudge(default=entails()), {"de", "en"}), (ScriptedJudge(default=entails()), None)):
         report = await check(GroundingChecker(judge, languages=said), "Hunde sind nicht erlaubt.", GERMAN)
         assert [claim.reason for claim in report.claims] == [None]
         assert judge.pairs
 
 
-async def test_an_llm_is_asked_about_what_the_judge_cannot_read() -> None:
+async def test_llm_judges_languages_unknown_to_the_judge() -> None:
     llm = ScriptedLlm(default=LlmVerdict(label=Label.CONTRADICTED, confidence=0.9))
     checker = GroundingChecker(EnglishJudge(), llm=llm)
     report = await check(checker, "Haustiere sind in der Wohnung natürlich erlaubt.", GERMAN)
@@ -64,7 +65,7 @@ async def test_an_llm_is_asked_about_what_the_judge_cannot_read() -> None:
     ]
 
 
-async def test_a_judge_that_did_not_answer_is_asked_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_judge_is_retried_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = ScriptedJudge(start_error=JudgeUnreachableError("cannot connect"))
     checker = GroundingChecker(judge)
     await checker.start()
@@ -81,7 +82,7 @@ async def test_a_judge_that_did_not_answer_is_asked_again_after_a_pause(monkeypa
     assert (other.available, other.error) == (True, None)
 
 
-async def test_a_judge_of_no_use_is_not_asked_again() -> None:
+async def test_unusable_judge_is_not_retried() -> None:
     judge = ScriptedJudge(start_error=JudgeUnavailableError("no such folder"))
     checker = GroundingChecker(judge)
     await checker.start()
@@ -90,7 +91,7 @@ async def test_a_judge_of_no_use_is_not_asked_again() -> None:
     assert (checker.available, checker.error) == (False, "no such folder")
 
 
-async def test_nobody_waits_while_a_judge_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_do_not_wait_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(ScriptedJudge):
         opened = asyncio.Event()
         starts = 0
@@ -111,3 +112,38 @@ async def test_nobody_waits_while_a_judge_is_asked_again(monkeypatch: pytest.Mon
         await checker.start()
         judge.opened.set()
     assert judge.starts == 2
+
+
+async def test_retry_runs_in_the_background_and_ends_with_the_checker(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(ScriptedJudge):
+        starts = 0
+        cancelled = False
+
+        async def start(self) -> None:
+            self.starts += 1
+            if self.starts == 1:
+                raise JudgeUnreachableError("cannot connect")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled = True
+                raise
+
+    judge = Slow()
+    checker = GroundingChecker(judge)
+    checker.retry()
+    assert judge.starts == 0, "nothing has failed yet"
+    await checker.start()
+    checker.retry()
+    await asyncio.sleep(0)
+    assert judge.starts == 1, "not before the pause is over"
+    monkeypatch.setattr(pipeline, "_RETRY_S", 0.0)
+    judge.starts = 0
+    checker = GroundingChecker(judge)
+    await checker.start()
+    for _ in range(3):
+        checker.retry()
+        await asyncio.sleep(0)
+    assert judge.starts == 2
+    await checker.aclose()
+    assert judge.cancelled

@@ -27,19 +27,19 @@ def verdict(label: Label, **fields: Any) -> ClaimVerdict:
 
 
 @pytest.mark.parametrize("label", Label)
-def test_the_source_that_decided(label: Label) -> None:
+def test_deciding_source(label: Label) -> None:
     both = verdict(label, best_source=BEST, contradicting_source=AGAINST)
     assert both.deciding_source is (AGAINST if label is Label.CONTRADICTED else BEST)
     assert verdict(label, best_source=BEST).deciding_source is BEST
     assert verdict(label).deciding_source is None
 
 
-def test_by_other_thresholds_another_source_decides() -> None:
+def test_other_thresholds_select_another_source() -> None:
     claim = verdict(Label.UNVERIFIABLE, best_source=BEST, contradicting_source=AGAINST)
     assert claim.source_for(Label.CONTRADICTED) is AGAINST
     assert claim.source_for(Label.SUPPORTED) is BEST
 
 
-def test_worst_first_orders_leave_nothing_out() -> None:
+def test_worst_first_orders_are_complete() -> None:
     assert sorted(LABELS_WORST_FIRST) == sorted(Label)
     assert sorted(VERDICTS_WORST_FIRST) == sorted(ReplyVerdict)

@@ -9,14 +9,14 @@ FACTS = GatewayFacts(serves=lambda model: model.startswith("gpt-"))
 
 
 @pytest.mark.parametrize("category", ["retrieval", "grounding"])
-def test_a_model_that_no_upstream_serves(category: str) -> None:
-    found = policy_warnings(parse_rules(category, {}), ["gpt-4o", "claude-*"], FACTS)
+def test_unserved_model_is_warned_of(category: str) -> None:
+    found = policy_warnings(category, parse_rules(category, {}), ["gpt-4o", "claude-*"], FACTS)
     assert found == (
         RuleWarning(loc=("scope", "models"), msg="No upstream serves 'claude-*', so no request matches it."),
     )
-    assert policy_warnings(parse_rules(category, {}), ["claude-*"], GatewayFacts()) == ()
+    assert policy_warnings(category, parse_rules(category, {}), ["claude-*"], GatewayFacts()) == ()
 
 
-def test_grounding_rules_are_looked_at() -> None:
+def test_grounding_rules_are_checked() -> None:
     rules = parse_rules("grounding", {"unjudged_action": "strip", "stream_mode": "live"})
-    assert [warning.loc for warning in policy_warnings(rules, [], FACTS)] == [("rules", "unjudged_action")]
+    assert [warning.loc for warning in policy_warnings("grounding", rules, [], FACTS)] == [("rules", "unjudged_action")]

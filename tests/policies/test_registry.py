@@ -11,6 +11,7 @@ from policies.registry import CATEGORIES, json_schema, parse_rules, without_deri
 from policies.retrieval.evaluator import RetrievalRules
 
 RETRIEVAL_DEFAULTS: dict[str, Any] = {
+    "relevance_scale": "unit",
     "min_relevance_score": 0.7,
     "max_source_age_days": 90,
     "min_chunks": 1,
@@ -25,7 +26,9 @@ RETRIEVAL_DEFAULTS: dict[str, Any] = {
     "action_on_blocked_source": "block",
     "action_on_disallowed_collection": "block",
     "action_on_domination": "warn",
+    "on_all_dropped": "refuse",
     "on_missing_metadata": "ignore",
+    "on_injected_instructions": "ignore",
     "require_documents": False,
     "check_conflicts": False,
 }
@@ -37,6 +40,8 @@ GROUNDING_DEFAULTS: dict[str, Any] = {
     "factual_consistency_check": False,
     "abstention_threshold": None,
     "abstention_response": None,
+    "min_answer_relevance": None,
+    "report_completeness": False,
     "action_on_violation": "warn",
     "score_relevance_floor": None,
     "score_eval_mode": "all",
@@ -80,7 +85,7 @@ def test_defaults(category: str, model: type, defaults: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("unjudged_action", "reasoning_action"), [("allow", "pass"), ("warn", "pass"), ("strip", "drop"), ("block", "drop")]
 )
-def test_unjudged_reasoning_is_dropped_where_unjudged_text_is_withheld(
+def test_unjudged_reasoning_is_dropped_if_unjudged_text_is_withheld(
     unjudged_action: str, reasoning_action: str
 ) -> None:
     rules = parse_rules("grounding", {"unjudged_action": unjudged_action})
@@ -90,7 +95,7 @@ def test_unjudged_reasoning_is_dropped_where_unjudged_text_is_withheld(
     assert parse_rules("grounding", rules.model_dump(mode="json")) == rules
 
 
-def test_a_default_that_nobody_chose_does_not_outlive_the_rule_that_it_depends_on() -> None:
+def test_derived_default_follows_its_rule() -> None:
     usual = parse_rules("grounding", {}).model_dump(mode="json")
     kept = without_derived("grounding", usual)
     assert set(usual) - set(kept) == {"reasoning_action"}
@@ -111,7 +116,7 @@ def test_a_default_that_nobody_chose_does_not_outlive_the_rule_that_it_depends_o
         ("grounding", {"unjudged_action": "allow", "tool_call_action": "hold", "reasoning_action": "pass"}),
     ],
 )
-def test_values_at_the_edge_are_valid(category: str, rules: dict[str, Any]) -> None:
+def test_boundary_values_are_valid(category: str, rules: dict[str, Any]) -> None:
     dumped = json.loads(parse_rules(category, rules).model_dump_json())
     assert {name: dumped[name] for name in rules} == rules
 
@@ -165,7 +170,7 @@ def test_values_at_the_edge_are_valid(category: str, rules: dict[str, Any]) -> N
         ("grounding", {"abstention_response": 5}, ["abstention_response"], "valid string"),
     ],
 )
-def test_bad_rules_are_named(category: str, rules: dict[str, Any], loc: list[Any], message: str) -> None:
+def test_invalid_rules_are_named(category: str, rules: dict[str, Any], loc: list[Any], message: str) -> None:
     with pytest.raises(RulesError) as caught:
         parse_rules(category, rules)
     (error,) = caught.value.errors
@@ -174,13 +179,13 @@ def test_bad_rules_are_named(category: str, rules: dict[str, Any], loc: list[Any
     assert "rules." + str(loc[0]) in str(caught.value)
 
 
-def test_every_bad_rule_is_named() -> None:
+def test_every_invalid_rule_is_named() -> None:
     with pytest.raises(RulesError) as caught:
         parse_rules("retrieval", {"min_chunks": "1", "max_chunks": 0, "nonsense": None})
     assert {error["loc"][1] for error in caught.value.errors} == {"min_chunks", "max_chunks", "nonsense"}
 
 
-def test_an_unknown_category_is_named() -> None:
+def test_unknown_category_is_named() -> None:
     with pytest.raises(RulesError) as caught:
         parse_rules("retrival", {})
     assert caught.value.errors[0]["loc"] == ["category"]
@@ -196,7 +201,7 @@ NAMES = st.sampled_from([*RETRIEVAL_DEFAULTS, *GROUNDING_DEFAULTS]) | st.text()
 
 @given(category=st.sampled_from(["retrieval", "grounding"]), rules=JSON | st.dictionaries(NAMES, JSON, max_size=6))
 def test_any_json_gives_rules_or_a_rules_error(category: str, rules: Any) -> None:
-    """And what is accepted is what was given."""
+    """Accepted values are unchanged."""
     errors: list[dict[str, Any]] = []
     parsed: Rules | None = None
     try:
@@ -213,7 +218,7 @@ def test_any_json_gives_rules_or_a_rules_error(category: str, rules: Any) -> Non
 
 
 @pytest.mark.parametrize("category", list(CATEGORIES))
-def test_the_schema_describes_every_rule(category: str) -> None:
+def test_schema_describes_every_rule(category: str) -> None:
     schema = json_schema()[category]
     assert schema["additionalProperties"] is False
     assert set(schema["properties"]) == set(CATEGORIES[category].rules.model_fields)
@@ -223,8 +228,9 @@ def test_the_schema_describes_every_rule(category: str) -> None:
     json.dumps(schema)
 
 
-def test_categories_carry_their_own_name() -> None:
-    assert {name: category.name for name, category in CATEGORIES.items()} == {
-        "retrieval": "retrieval",
-        "grounding": "grounding",
-    }
+def test_categories_have_their_own_name() -> None:
+    assert [(name, category.name) for name, category in CATEGORIES.items()] == [
+        ("retrieval", "retrieval"),
+        ("grounding", "grounding"),
+        ("freshness", "freshness"),
+    ]

@@ -1,17 +1,20 @@
-"""Decisions made again of what a request left behind."""
+"""Replaying decisions from the log of a request."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
-from judges.thresholds import Thresholds
-from judges.types import Claim, Consistency, Contradiction, LlmScore, LocatedStatement, Span
-from policies.engine import PolicySet
+from judges.label_thresholds import Thresholds
+from judges.llm_types import LlmScore
+from judges.types import Claim, Consistency, Contradiction, LocatedStatement, Span
+from policies.base import JudgeOptions
+from policies.policy_selection import PolicySet
 from policies.replay import (
     CONFLICTS,
     CONSISTENCY,
     DOCUMENTS,
+    INSTRUCTIONS,
     LLM,
     MORE_CLAIMS,
     NO_REPLY,
@@ -19,7 +22,6 @@ from policies.replay import (
     THRESHOLDS,
     TOOLS,
     ChoiceLog,
-    JudgeOptions,
     ReplayResult,
     RequestLog,
     replay,
@@ -49,7 +51,7 @@ def grounding(name: str = "p", **rules: Any) -> Policy:
     return policy("grounding", name, **{"min_citations": 0, **rules})
 
 
-def test_a_reply_that_is_left_alone_is_allowed() -> None:
+def test_unchanged_reply_is_allowed() -> None:
     made = decided(log(choice(claim())), grounding())
     assert (made.action, made.doubts) == (Action.ALLOW, frozenset())
     assert [decision.phase.value for decision in made.decisions] == [
@@ -59,7 +61,7 @@ def test_a_reply_that_is_left_alone_is_allowed() -> None:
     ]
 
 
-def test_a_sentence_that_is_left_out_takes_its_citations_along() -> None:
+def test_removed_sentence_loses_its_citations() -> None:
     cited = [Citation(marker="[1]", document_index=0, sentence_index=1)]
     of = log(choice(claim(), claim(0.1, sentence=1), citations=cited))
     strip = grounding(unverifiable_action="strip", max_unverifiable_ratio=1.0, min_citations=1)
@@ -73,7 +75,7 @@ def test_a_sentence_that_is_left_out_takes_its_citations_along() -> None:
     assert "drop" not in {decision.action.value for decision in live.decisions}
 
 
-def test_the_trust_score_is_that_of_the_thresholds_in_force() -> None:
+def test_trust_score_uses_the_thresholds_in_force() -> None:
     of = log(choice(claim(0.65), trust_score=0.0))
     low = grounding(
         entailment_threshold=0.6, min_grounding_score=0, abstention_threshold=0.9, action_on_violation="block"
@@ -83,7 +85,7 @@ def test_the_trust_score_is_that_of_the_thresholds_in_force() -> None:
     assert decided(of, high).action is Action.BLOCK
 
 
-def test_each_choice_is_decided_and_the_rules_are_bound_once() -> None:
+def test_each_choice_is_decided_and_rules_are_recorded_once() -> None:
     of = log(choice(claim()), choice(claim(0.0, 0.9)))
     made = decided(of, grounding(contradiction_action="block"))
     assert [(decision.phase.value, decision.action.value) for decision in made.decisions] == [
@@ -95,8 +97,8 @@ def test_each_choice_is_decided_and_the_rules_are_bound_once() -> None:
     assert made.action is Action.BLOCK
 
 
-def test_other_documents_are_a_doubt_and_what_is_left_keeps_its_place() -> None:
-    """The first document goes: what the judge said of the second still stands, by its new number."""
+def test_other_documents_are_a_doubt_and_the_rest_keeps_its_position() -> None:
+    """The first document is dropped: the verdict on the second is still valid, under its new number."""
     cited = [Citation(marker="[1]", document_index=0), Citation(marker="[2]", document_index=1)]
     on_both = claim(0.9, document=1, support={0: 0.2, 1: 0.9})
     of = log(
@@ -119,7 +121,7 @@ def test_other_documents_are_a_doubt_and_what_is_left_keeps_its_place() -> None:
     assert again.decisions[-1].metadata["citation_count"] == 1
 
 
-def test_without_a_grounding_policy_the_reply_is_no_matter() -> None:
+def test_reply_is_ignored_without_a_grounding_policy() -> None:
     made = decided(log(blocked=True, chunks=[OLD]), policy("retrieval", action_on_stale_source="warn"))
     assert (made.action, made.doubts) == (Action.WARN, frozenset())
 
@@ -149,14 +151,14 @@ CONFLICT = Consistency(
         ),
     ],
 )
-def test_what_would_have_to_be_found_out_is_a_doubt(rules: dict[str, Any], of: RequestLog, doubt: str) -> None:
+def test_missing_findings_are_a_doubt(rules: dict[str, Any], of: RequestLog, doubt: str) -> None:
     assert decided(of, grounding(**rules)).doubts == {doubt}
     assert decided(of, grounding(max_claims=of.judging.max_claims if of.judging else None)).doubts == set()
 
 
-def test_what_was_found_out_is_no_doubt() -> None:
+def test_logged_findings_are_no_doubt() -> None:
     asked = grounding(llm_grounding_check=True, factual_consistency_check=True)
-    (request,) = PolicySet((asked,)).grounding_settings.score_requests
+    (request,) = PolicySet((asked,)).reply_settings.score_requests
     scores = [LlmScore(request=request, score=0.1)]
     of = log(choice(claim(), claim(sentence=1), llm_scores=scores, consistency=Consistency()))
     made = decided(of, asked)
@@ -164,7 +166,14 @@ def test_what_was_found_out_is_no_doubt() -> None:
     assert "GROUNDING_LLM_SCORE" in {decision.reason_code for decision in made.decisions}
 
 
-def test_documents_that_were_held_against_each_other_are_told_of() -> None:
+def test_texts_not_stored_cannot_be_searched() -> None:
+    searching = policy("retrieval", on_injected_instructions="warn")
+    assert decided(log(chunks=[replace(NEW, text="")]), searching).doubts == {INSTRUCTIONS}
+    assert decided(log(chunks=[replace(NEW, text="It is free.")]), searching).doubts == set()
+    assert decided(log(chunks=[replace(NEW, text="")]), policy("retrieval")).doubts == set()
+
+
+def test_compared_documents_are_reported() -> None:
     checks = policy("retrieval", check_conflicts=True)
     of = log(chunks=[NEW, chunk(1)], conflicts=CONFLICT)
     assert [decision.reason_code for decision in decided(of, checks).decisions] == ["RETRIEVAL_CONFLICT"]
@@ -173,8 +182,8 @@ def test_documents_that_were_held_against_each_other_are_told_of() -> None:
     assert decided(replace(of, chunks=[NEW], conflicts=None), checks).doubts == set()
 
 
-def test_policies_in_shadow_do_not_hinder_each_other() -> None:
-    """The first would end the reply at its first sentence; the second sees all of it all the same."""
+def test_shadow_policies_do_not_affect_each_other() -> None:
+    """The first would end the reply at its first sentence; the second sees all of it."""
     of = log(choice(claim(0.0, 0.9), claim(0.1, sentence=1)))
     strict, count = grounding("strict", contradiction_action="block"), grounding("count", max_unsupported_claims=1)
     made = shadow_decisions(PolicySet((), (strict, count)), of)
@@ -188,7 +197,7 @@ def test_policies_in_shadow_do_not_hinder_each_other() -> None:
     assert "Unsupported claims (2) exceeds max (1)" in made[-1].reason
 
 
-def test_a_claim_without_a_verdict_has_one_by_no_threshold() -> None:
+def test_claim_without_a_verdict_gets_none_from_a_threshold() -> None:
     unjudged = replace(claim(0.0), claim=Claim(text="x", span=Span(0, 1), sentence_index=0), reason="timeout")
     of = log(choice(unjudged, positions=(0, 1)), chunks=[NEW, NEW])
     assert decided(of, grounding(entailment_threshold=0.5)).doubts == set()
@@ -219,7 +228,7 @@ def test_unjudged_text_is_decided_again(rules: dict[str, Any], actions: list[str
     assert (made.action, made.doubts) == (action, frozenset())
 
 
-def test_claims_that_would_be_skipped_would_be_unjudged() -> None:
+def test_skipped_claims_would_be_unjudged() -> None:
     of = log(choice(claim(), claim(sentence=1), unjudged=[CODE], coverage=0.9))
     made = decided(of, grounding(max_claims=1, unjudged_action="block"))
     assert made.decisions[-1].reason.startswith('Unjudged text (skipped): "It costs 5 euros."')
@@ -228,18 +237,26 @@ def test_claims_that_would_be_skipped_would_be_unjudged() -> None:
 
 
 @pytest.mark.parametrize("rules", [{"unjudged_action": "strip"}, {"unjudged_action": "block"}, {"min_coverage": 0.5}])
-def test_a_log_without_standings_is_a_doubt_where_they_matter(rules: dict[str, Any]) -> None:
+def test_log_without_unjudged_parts_is_a_doubt_if_they_matter(rules: dict[str, Any]) -> None:
     of = log(choice(claim()))
     assert decided(of, grounding(**rules)).doubts == {STANDINGS}
     assert decided(of, grounding()).doubts == set()
 
 
+@pytest.mark.parametrize("rules", [{"min_citations": 1}, {"min_citations": 0, "require_source_grounding": True}])
+def test_reply_that_may_state_nothing_may_need_no_citation(rules: dict[str, Any]) -> None:
+    """The log doesn't say what it states, because it wasn't judged."""
+    assert decided(log(choice()), grounding(**rules)).doubts == {STANDINGS}
+    assert decided(log(choice(coverage=1.0)), grounding(**rules)).doubts == set()
+    assert decided(log(choice()), grounding(min_citations=0)).doubts == set()
+
+
 class TestBlockedBeforeTheCall:
-    """What the request says blocks it: the upstream is not called, so there is no reply to decide about."""
+    """The request itself is blocked: the upstream is not called, so there is no reply to decide on."""
 
     STRICT: ClassVar[dict[str, Any]] = {"abstention_threshold": 0.5, "action_on_violation": "block"}
 
-    def test_the_logged_reply_is_no_matter(self) -> None:
+    def test_blocked_request_ignores_the_logged_reply(self) -> None:
         of = log(choice(claim(0.0, 0.9), unjudged=[CODE], coverage=0.5, output_confidence=0.4))
         made = decided(of, grounding(**self.STRICT, contradiction_action="block", unjudged_action="block"))
         assert (made.action, made.doubts) == (Action.BLOCK, frozenset())
@@ -247,7 +264,7 @@ class TestBlockedBeforeTheCall:
             "GROUNDING_ABSTAIN"
         ]
 
-    def test_what_a_reply_would_have_been_is_unknown(self) -> None:
+    def test_unlogged_reply_is_unknown(self) -> None:
         of = log(choice(output_confidence=0.4), blocked=True)
         assert decided(of, grounding(**self.STRICT)).doubts == set()
         assert decided(of, grounding()).doubts == {NO_REPLY}

@@ -23,12 +23,12 @@ NAMES = [
 ]
 
 
-def test_all_are_shipped() -> None:
+def test_all_templates_are_shipped() -> None:
     assert [template["name"] for template in templates()] == NAMES
 
 
 @pytest.mark.parametrize("index", range(len(NAMES)), ids=NAMES)
-def test_each_is_valid(index: int) -> None:
+def test_each_template_is_valid(index: int) -> None:
     template = templates()[index]
     assert set(template) == {"name", "category", "description", "rules"}
     assert template["description"].strip()
@@ -61,7 +61,7 @@ def test_each_is_valid(index: int) -> None:
         ("Grounding with LLM judge", {"llm_grounding_check": True, "llm_grounding_phase": "after_workflow"}),
     ],
 )
-def test_values(name: str, values: dict[str, Any]) -> None:
+def test_template_values(name: str, values: dict[str, Any]) -> None:
     (template,) = (template for template in templates() if template["name"] == name)
     rules = parse_rules(template["category"], template["rules"]).model_dump()
     assert {rule: rules[rule] for rule in values} == values

@@ -1,8 +1,8 @@
-"""Short ways to say a document, a claim, a policy."""
+"""Short texts for a document, a claim and a policy."""
 
 from typing import Any
 
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Source, Span
 from policies.registry import CATEGORIES, parse_rules
 from policies.types import Phase, Policy, PolicyInputs, Violation

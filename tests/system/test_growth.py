@@ -1,4 +1,5 @@
-"""Reading takes work in proportion to the text: counted in function calls, which no load on the machine disturbs."""
+"""The work of reading is proportional to the text: counted in function calls, so that other load on the machine doesn't
+matter."""
 
 import asyncio
 import sys
@@ -15,7 +16,7 @@ _MAX_RATIO = 5.0
 
 
 def calls(stage: str, shape: str, size: int) -> int:
-    """The calls of functions, ours and built-in ones, that reading ``size`` characters takes."""
+    """The number of function calls, ours and built-in ones, for reading ``size`` characters."""
     text = shaped(shape, size)
     counted = 0
 

@@ -1,35 +1,51 @@
-"""Shared by the admin API: pages, cursors, ETags and authentication."""
+"""Shared parts of the admin API: pages, cursors, ETags and authentication."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import orjson
 from fastapi import Depends, Header, HTTPException, Query, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
-from pydantic import StringConstraints
+from pydantic import BaseModel, StringConstraints
 from starlette.types import Message, Receive
 
-from app.dependencies import require_admin
-from app.errors import AdminError, InvalidAdminRequestError, PreconditionError
+from app.dependencies import authenticate
+from app.errors import AdminError, ForbiddenError, InvalidAdminRequestError, PreconditionError
+from app.identity import Principal, required_role
 
 _LARGEST_BODY = 1024 * 1024
+REQUIRED_ROLE = "x-required-role"
+"""The OpenAPI extension field that names the role an operation requires."""
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Maximum number of items")]
 CursorText = Annotated[str, StringConstraints(max_length=1_000)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
-"""A name or id in a path or query."""
 
 
 class AdminRoute(APIRoute):
-    """Checks the token before it reads the body, and limits the size of bodies."""
+    """Checks the token and its role before reading the body, limits the size of the body, and rejects unknown query
+    parameters.
+
+    Every handler must declare its required role with ``app.identity.requires``. A handler without one responds with
+    403. The caller is available as ``PrincipalDep``.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.openapi_extra = {REQUIRED_ROLE: required_role(endpoint)} | (self.openapi_extra or {})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        known = _query_parameters(self.dependant)
 
         async def guarded(request: Request) -> Response:
-            await require_admin(request)
+            principal = await authenticate(request)
+            principal.check(self.endpoint)
+            request.state.principal = principal
+            if unknown := [name for name in request.query_params if name not in known]:
+                raise _unknown_parameters(unknown, known)
             length = request.headers.get("content-length", "0")
             if length.isdecimal() and int(length) > _LARGEST_BODY:
                 raise _too_large()
@@ -38,9 +54,41 @@ class AdminRoute(APIRoute):
         return guarded
 
 
+async def guarded_only(request: Request) -> None:
+    """Deny a route that isn't an AdminRoute. Raises ForbiddenError."""
+    if not isinstance(request.scope.get("route"), AdminRoute):
+        raise ForbiddenError("This operation doesn't declare a required role, so access is denied.")
+
+
+async def _principal(request: Request) -> Principal:
+    return cast(Principal, request.state.principal)
+
+
+PrincipalDep = Annotated[Principal, Depends(_principal)]
+"""The caller. Available in every ``AdminRoute``."""
+
+
+def _query_parameters(dependant: Dependant) -> frozenset[str]:
+    """Return the names of the query parameters that a handler declares, either directly or as fields of a model."""
+    names: set[str] = set().union(*map(_query_parameters, dependant.dependencies))
+    for field in dependant.query_params:
+        model = field.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            names.update(info.alias or name for name, info in model.model_fields.items())
+        else:
+            names.add(field.alias)
+    return frozenset(names)
+
+
+def _unknown_parameters(unknown: Sequence[str], known: Collection[str]) -> InvalidAdminRequestError:
+    allowed = f"; known: {', '.join(sorted(known))}" if known else ""
+    errors = [{"loc": ["query", name], "msg": f"unknown query parameter{allowed}"} for name in unknown]
+    return InvalidAdminRequestError(f"unknown query parameter {unknown[0]!r}{allowed}", errors=errors)
+
+
 def _bounded(receive: Receive) -> Receive:
-    """``receive`` that raises HTTPException if a body without a declared length is too large. (FastAPI turns other
-    errors into 400.)"""
+    """Wrap ``receive`` to raise HTTPException if a body without a declared length is too large. (FastAPI turns other
+    exceptions into a 400.)"""
     left = _LARGEST_BODY
 
     async def bounded() -> Message:
@@ -55,27 +103,31 @@ def _bounded(receive: Receive) -> Receive:
 
 
 def _too_large() -> AdminError:
-    return AdminError(f"the body exceeds {_LARGEST_BODY} bytes", status=413)
+    return AdminError(f"the request body exceeds {_LARGEST_BODY} bytes", status=413)
 
 
-def encode_cursor(*parts: str | int | datetime) -> str:
-    """The end of a page, opaque to clients."""
+def encode_cursor(*parts: str | float | datetime | None) -> str:
+    """Encode the position where the next page starts. Clients must treat it as opaque."""
     return urlsafe_b64encode(orjson.dumps(parts)).rstrip(b"=").decode()
 
 
-def decode_cursor(cursor: str, *types: type[Any]) -> tuple[Any, ...]:
-    """The parts given to ``encode_cursor``. Raises InvalidAdminRequestError for an invalid cursor."""
+def decode_cursor(cursor: str, *types: Any) -> tuple[Any, ...]:
+    """Return the parts that were passed to ``encode_cursor``. Raises InvalidAdminRequestError for an invalid cursor."""
     try:
         parts = orjson.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if isinstance(parts, list) and len(parts) == len(types):
             return tuple(_part(part, kind) for part, kind in zip(parts, types, strict=True))
     except ValueError:
         pass
-    detail = "not a cursor of this list"
-    raise InvalidAdminRequestError(f"cursor: {detail}", errors=[{"loc": ["query", "cursor"], "msg": detail}])
+    raise invalid_cursor()
 
 
-def _part(part: Any, kind: type[Any]) -> Any:
+def invalid_cursor() -> InvalidAdminRequestError:
+    detail = "invalid cursor for this list"
+    return InvalidAdminRequestError(f"cursor: {detail}", errors=[{"loc": ["query", "cursor"], "msg": detail}])
+
+
+def _part(part: Any, kind: Any) -> Any:
     if kind is datetime and isinstance(part, str):
         part = utc(datetime.fromisoformat(part))
     if not isinstance(part, kind) or isinstance(part, bool) or (isinstance(part, str) and "\0" in part):
@@ -84,8 +136,8 @@ def _part(part: Any, kind: type[Any]) -> Any:
 
 
 def utc(time: datetime) -> datetime:
-    """``time`` in UTC. Raises ValueError without a time zone, or if it is out of range in UTC (the last hours of
-    9999)."""
+    """Convert ``time`` to UTC. Raises ValueError if ``time`` has no time zone, or is out of range in UTC (the last
+    hours of 9999)."""
     if time.tzinfo is None:
         raise ValueError("expected a time zone")
     try:
@@ -95,7 +147,7 @@ def utc(time: datetime) -> datetime:
 
 
 def page(items: Sequence[Any], next_cursor: str | None) -> dict[str, Any]:
-    """The response of a list."""
+    """Return the response for one page of a list."""
     return {"items": items, "next_cursor": next_cursor}
 
 
@@ -104,7 +156,7 @@ def etag(version: int) -> str:
 
 
 async def _expected(
-    if_match: Annotated[str | None, Header(description="ETag of the version that you read")] = None,
+    if_match: Annotated[str | None, Header(description="ETag of the version that you last read")] = None,
 ) -> int | None:
     if if_match is None or if_match.strip() == "*":
         return None
@@ -115,4 +167,4 @@ async def _expected(
 
 
 Expected = Annotated[int | None, Depends(_expected)]
-"""The version in ``If-Match``; None changes any version."""
+"""The version in ``If-Match``. None accepts any version."""

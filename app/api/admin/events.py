@@ -1,32 +1,43 @@
 """``/admin/v1/events``, ``/admin/v1/requests`` and ``/admin/v1/claims``: the event log."""
 
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from app.api.admin.common import AdminRoute, CursorText, Word, decode_cursor, encode_cursor, page, utc
+from app.analytics.request_facets import request_facets
+from app.api.admin.common import AdminRoute, CursorText, decode_cursor, encode_cursor, invalid_cursor, page, utc
 from app.api.admin.export import Format, dump, export
-from app.dependencies import QueriesDep
-from app.events.queries import CLAIM_COLUMNS, EVENT_COLUMNS, REQUEST_COLUMNS, EventFilter, Key, Page
+from app.dependencies import PoliciesDep, QueriesDep, ResourcesDep
+from app.events.filters import EventFilter, Key, Order, SortColumn
+from app.events.queries import CLAIM_COLUMNS, EVENT_COLUMNS, REQUEST_COLUMNS
+from app.events.request_pages import Page
+from app.field_types import Word
+from app.identity import Role, requires
+from app.policy_admin.policy_store import PolicyStore
+from app.settings import StoreText
+from judges.types import ReplyVerdict
 from policies.types import Action, Phase
 
 router = APIRouter(route_class=AdminRoute, tags=["events"])
 
 
 def _plain_text(value: Any) -> Any:
-    """Rejects numbers, which would be read as Unix time."""
+    """Reject numbers, which Pydantic would read as Unix time."""
     if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdecimal():
         raise ValueError("expected an RFC 3339 time")
     return value
 
 
+_LARGEST = 2**62
+Status = Literal["completed", "blocked", "cancelled", "incomplete", "upstream_error", "failed"]
 Time = Annotated[AwareDatetime, BeforeValidator(_plain_text), AfterValidator(utc)]
 
 
 class FilterParams(BaseModel):
-    """``since`` is inclusive, ``until`` exclusive, both RFC 3339; ``policy`` is an id."""
+    """``since`` is inclusive and ``until`` exclusive. Both are RFC 3339 times. ``policy`` is an id or a name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,56 +52,156 @@ class FilterParams(BaseModel):
     reason_code: Word | None = None
     shadow: bool | None = None
 
-    def filter(self) -> EventFilter:
+    async def filter(self, policies: PolicyStore) -> EventFilter:
         values = {name: getattr(self, name) for name in FilterParams.model_fields}
+        if self.policy is not None:
+            values["policy"] = await policies.id_of(self.policy)
         return EventFilter(**values)
 
 
-class ListParams(FilterParams):
+class RequestFilterParams(FilterParams):
+    """``q`` searches the stored texts for words, ``"phrases"`` and ``prefix*``. A request matches if it contains all of
+    them. ``key`` is the prefix of a gateway key. Latencies are in milliseconds. Bounds are inclusive."""
+
+    verdict: ReplyVerdict | None = None
+    status: Status | None = None
+    key: Word | None = None
+    min_ms: Annotated[float | None, Field(ge=0)] = None
+    max_ms: Annotated[float | None, Field(ge=0)] = None
+    min_trust: Annotated[float | None, Field(ge=0, le=1)] = None
+    max_trust: Annotated[float | None, Field(ge=0, le=1)] = None
+    q: Word | None = None
+
+    async def filter(self, policies: PolicyStore) -> EventFilter:
+        own = {
+            name: getattr(self, name) for name in ("verdict", "status", "min_ms", "max_ms", "min_trust", "max_trust")
+        }
+        return replace(await super().filter(policies), key_prefix=self.key, text=self.q, **own)
+
+
+class PageParams(BaseModel):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of items")] = 50
     cursor: CursorText | None = None
 
+
+class ListParams(FilterParams, PageParams):
     def after(self) -> Key | None:
         return None if self.cursor is None else decode_cursor(self.cursor, datetime, str)
+
+
+class RequestListParams(RequestFilterParams, PageParams):
+    """``sort`` is a column. Prefix it with ``-`` for descending order."""
+
+    sort: Literal["-time", "time", "-latency", "latency", "-trust", "trust", "-tokens", "tokens"] = "-time"
+
+    @property
+    def order(self) -> Order:
+        return order_of(self.sort)
+
+    def after(self) -> Key | None:
+        return None if self.cursor is None else decode_key(self.cursor, self.order)
 
 
 class ExportParams(FilterParams):
     format: Format = "jsonl"
 
 
+class RequestExportParams(RequestFilterParams):
+    format: Format = "jsonl"
+
+
+def order_of(sort: str) -> Order:
+    """Parse ``sort``, such as ``-latency``."""
+    return Order(cast(SortColumn, sort.removeprefix("-")), descending=sort.startswith("-"))
+
+
+def encode_key(key: Key, order: Order) -> str:
+    """Return the cursor for the rows after ``key`` in ``order``."""
+    value, id = key
+    return encode_cursor(value, id) if order.column == "time" else encode_cursor(order.column, value, id)
+
+
+def decode_key(cursor: str, order: Order) -> Key:
+    """Return the key in ``cursor``, for a list in ``order``. Raises InvalidAdminRequestError."""
+    if order.column == "time":
+        return cast(Key, decode_cursor(cursor, datetime, str))
+    number = int if order.column == "tokens" else float
+    column, value, id = decode_cursor(cursor, str, number | None, str)
+    if column != order.column or (value is not None and abs(value) > _LARGEST):
+        raise invalid_cursor()
+    return value, id
+
+
 @router.get("/events")
-async def list_events(queries: QueriesDep, params: Annotated[ListParams, Query()]) -> Response:
+@requires(Role.VIEWER)
+async def list_events(queries: QueriesDep, policies: PoliciesDep, params: Annotated[ListParams, Query()]) -> Response:
     """Decisions, newest first."""
-    return _page(await queries.events(params.filter(), limit=params.limit, after=params.after()))
+    return _page(await queries.events(await params.filter(policies), limit=params.limit, after=params.after()))
 
 
 @router.get("/events/export")
-async def export_events(queries: QueriesDep, params: Annotated[ExportParams, Query()]) -> Response:
-    """All matching decisions, as a file."""
-    return await export("events", params.format, queries.all_events(params.filter()), EVENT_COLUMNS)
+@requires(Role.VIEWER)
+async def export_events(
+    queries: QueriesDep, policies: PoliciesDep, params: Annotated[ExportParams, Query()]
+) -> Response:
+    """Download all matching decisions."""
+    return await export("events", params.format, queries.all_events(await params.filter(policies)), EVENT_COLUMNS)
 
 
 @router.get("/requests")
-async def list_requests(queries: QueriesDep, params: Annotated[ListParams, Query()]) -> Response:
-    """Requests, newest first."""
-    return _page(await queries.requests(params.filter(), limit=params.limit, after=params.after()))
+@requires(Role.VIEWER)
+async def list_requests(
+    queries: QueriesDep, policies: PoliciesDep, resources: ResourcesDep, params: Annotated[RequestListParams, Query()]
+) -> Response:
+    """List requests, newest first or in the order given by ``sort``.
+
+    A page reads up to 5,000 matches of ``q`` and, where no index finds the matches of the other filters, about 20,000
+    requests. It may therefore have fewer items than ``limit``, or none, and still have a ``next_cursor``. With ``q``
+    and an order other than ``-time``, only the newest 5,000 matches are sorted. ``search.texts_stored`` says whether
+    the texts of new requests are stored, and can be found.
+    """
+    filter, order = await params.filter(policies), params.order
+    found = await queries.requests(filter, limit=params.limit, after=params.after(), order=order)
+    body = page(found.items, None if found.next is None else encode_key(found.next, order))
+    if params.q is not None:
+        body["search"] = {"texts_stored": resources.settings.store_text is StoreText.FULL}
+    return _json(body)
+
+
+@router.get("/requests/facets")
+@requires(Role.VIEWER)
+async def count_facets(
+    resources: ResourcesDep, policies: PoliciesDep, params: Annotated[RequestFilterParams, Query()]
+) -> Response:
+    """Count the matching requests by action, verdict, status, gateway key, latency and trust.
+
+    A facet is ``complete`` if all matching requests were counted. Otherwise it covers only the newest ones.
+    """
+    return _json((await request_facets(resources.database, await params.filter(policies))).to_dict())
 
 
 @router.get("/requests/export")
-async def export_requests(queries: QueriesDep, params: Annotated[ExportParams, Query()]) -> Response:
-    """All matching requests, as a file."""
-    return await export("requests", params.format, queries.all_requests(params.filter()), REQUEST_COLUMNS)
+@requires(Role.VIEWER)
+async def export_requests(
+    queries: QueriesDep, policies: PoliciesDep, params: Annotated[RequestExportParams, Query()]
+) -> Response:
+    """Download all matching requests."""
+    return await export("requests", params.format, queries.all_requests(await params.filter(policies)), REQUEST_COLUMNS)
 
 
 @router.get("/claims/export")
-async def export_claims(queries: QueriesDep, params: Annotated[ExportParams, Query()]) -> Response:
-    """The claims of all matching requests, as a file."""
-    return await export("claims", params.format, queries.all_claims(params.filter()), CLAIM_COLUMNS)
+@requires(Role.VIEWER)
+async def export_claims(
+    queries: QueriesDep, policies: PoliciesDep, params: Annotated[RequestExportParams, Query()]
+) -> Response:
+    """Download the claims of all matching requests."""
+    return await export("claims", params.format, queries.all_claims(await params.filter(policies)), CLAIM_COLUMNS)
 
 
 @router.get("/requests/{request_id}")
+@requires(Role.VIEWER)
 async def get_request(queries: QueriesDep, request_id: Annotated[Word, Path()]) -> Response:
-    """The trace of a request: documents, decisions, and sentences with their verdicts and timings."""
+    """Get the trace of a request: its documents and decisions, and its sentences with their verdicts and timings."""
     return _json(await queries.trace(request_id))
 
 

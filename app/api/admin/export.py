@@ -1,4 +1,4 @@
-"""Streams rows as a file, as JSON Lines or CSV."""
+"""Streams rows as a JSON Lines or CSV file."""
 
 import csv
 import io
@@ -13,14 +13,18 @@ Format = Literal["jsonl", "csv"]
 Row = Mapping[str, Any]
 
 _CHUNK = 64 * 1024
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Characters that make a spreadsheet treat a cell as a formula. They include the full-width forms, which some
+spreadsheets treat the same."""
 
 
 async def export(name: str, format: Format, rows: AsyncIterator[Row], columns: Iterable[str]) -> Response:
-    """``rows`` as a file. ``columns`` are those of each row, in the order of a CSV file.
+    """``rows`` as a file. ``columns`` are the columns of each row, in CSV order.
 
     Raises DatabaseUnavailableError.
     """
-    # The first row before the status: a database that is away is then an error and not an empty file.
+    # Read the first row before sending the status, so that an unavailable database causes an error rather than an empty
+    # file.
     first = await anext(rows, None)
     lines = _jsonl if format == "jsonl" else _csv
     return StreamingResponse(
@@ -59,8 +63,8 @@ def _csv_line(cells: Iterable[Any]) -> bytes:
 def _cell(value: Any) -> Any:
     match value:
         case str():
-            # Agents and models are named by clients. A spreadsheet would run a text that begins so as a formula.
-            return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+            # Clients choose the names of agents and models. A spreadsheet could run them as formulas.
+            return f"'{value}" if value.startswith(_FORMULAS) else value
         case bool():
             return "true" if value else "false"
         case None | int() | float():

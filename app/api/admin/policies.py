@@ -5,8 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Path, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from app.api.admin.common import AdminRoute, CursorText, Expected, Limit, Word, decode_cursor, encode_cursor, etag, page
+from app.api.admin.common import AdminRoute, CursorText, Expected, Limit, decode_cursor, encode_cursor, etag, page
 from app.dependencies import FactsDep, PoliciesDep
+from app.field_types import Word
+from app.identity import Role, requires
 from app.policy_admin.policy_document import (
     PolicyDocument,
     PolicyDraft,
@@ -44,7 +46,8 @@ class VersionPage(BaseModel):
 
 
 class Validation(BaseModel):
-    """``policy``: the document with every default filled in. ``warnings``: what it cannot do although it is valid."""
+    """``policy`` is the document with all defaults filled in. ``warnings`` lists what the policy can't do even though
+    it is valid."""
 
     policy: PolicyDraft
     warnings: tuple[RuleWarning, ...]
@@ -57,24 +60,28 @@ class Rollback(BaseModel):
 
 
 @router.post("", status_code=201)
+@requires(Role.EDITOR)
 async def create_policy(
     store: PoliciesDep, facts: FactsDep, document: PolicyDocument, response: Response
 ) -> SavedPolicy:
-    """Create a policy. It takes effect on every worker within a second. `warnings` says what it cannot do although it
-    is valid."""
+    """Create a policy. It takes effect on every worker within a second. `warnings` lists what the policy can't do even
+    though it is valid."""
     policy = await store.create(draft(document))
     response.headers["Location"] = f"/admin/v1/policies/{policy.id}"
     return _saved(response, policy, facts)
 
 
 @router.post("/validate")
+@requires(Role.EDITOR)
 async def validate_policy(facts: FactsDep, document: PolicyDocument) -> Validation:
-    """Check a policy without saving it: 422 if it is invalid, otherwise the warnings that saving it would answer."""
+    """Validate a policy without saving it. Returns 422 if the policy is invalid, and otherwise the warnings that saving
+    it would return."""
     policy = draft(document)
     return Validation(policy=policy, warnings=warnings_of(policy, facts))
 
 
 @router.get("")
+@requires(Role.VIEWER)
 async def list_policies(
     store: PoliciesDep,
     category: CategoryName | None = None,
@@ -83,7 +90,7 @@ async def list_policies(
     limit: Limit = 50,
     cursor: CursorText | None = None,
 ) -> PolicyPage:
-    """The policies, by name."""
+    """List the policies, sorted by name."""
     after = None if cursor is None else decode_cursor(cursor, str)[0]
     found = await store.list(category=category, enabled=enabled, name=name, after=after, limit=limit + 1)
     items = list(found[:limit])
@@ -91,23 +98,27 @@ async def list_policies(
 
 
 @router.get("/templates")
+@requires(Role.VIEWER)
 async def list_templates() -> dict[str, Any]:
-    """Templates for policies."""
+    """List the policy templates."""
     return page(templates(), None)
 
 
 @router.get("/schema")
+@requires(Role.VIEWER)
 async def get_schema() -> dict[str, Any]:
-    """The JSON Schema of the rules of each category."""
+    """Get the JSON Schema of each category's rules."""
     return json_schema()
 
 
 @router.get("/{policy_id}")
+@requires(Role.VIEWER)
 async def get_policy(store: PoliciesDep, policy_id: PolicyId, response: Response) -> StoredPolicy:
     return _tagged(response, await store.get(policy_id))
 
 
 @router.put("/{policy_id}")
+@requires(Role.EDITOR)
 async def replace_policy(
     store: PoliciesDep,
     facts: FactsDep,
@@ -116,11 +127,12 @@ async def replace_policy(
     expected: Expected,
     response: Response,
 ) -> SavedPolicy:
-    """Replace a policy. Omitted fields get their defaults."""
+    """Replace a policy. Omitted fields are reset to their defaults."""
     return _saved(response, await store.replace(policy_id, draft(document), expected=expected), facts)
 
 
 @router.patch("/{policy_id}")
+@requires(Role.EDITOR)
 async def patch_policy(
     store: PoliciesDep,
     facts: FactsDep,
@@ -129,21 +141,23 @@ async def patch_policy(
     expected: Expected,
     response: Response,
 ) -> SavedPolicy:
-    """Change the given fields and rules. null resets a rule to its default."""
+    """Change only the given fields and rules. Setting a rule to null resets it to its default."""
     return _saved(response, await store.patch(policy_id, patch, expected=expected), facts)
 
 
 @router.delete("/{policy_id}", status_code=204)
+@requires(Role.EDITOR)
 async def delete_policy(store: PoliciesDep, policy_id: PolicyId, expected: Expected) -> None:
-    """Delete a policy. Its versions are kept."""
+    """Delete a policy. Its version history is kept."""
     await store.delete(policy_id, expected=expected)
 
 
 @router.get("/{policy_id}/versions")
+@requires(Role.VIEWER)
 async def list_versions(
     store: PoliciesDep, policy_id: PolicyId, limit: Limit = 50, cursor: CursorText | None = None
 ) -> VersionPage:
-    """The versions of a policy, newest first, even if it is deleted."""
+    """List the versions of a policy, newest first. Works for deleted policies too."""
     before = None if cursor is None else decode_cursor(cursor, int)[0]
     found = await store.versions(policy_id, before=before, limit=limit + 1)
     items = list(found[:limit])
@@ -151,10 +165,11 @@ async def list_versions(
 
 
 @router.post("/{policy_id}/rollback")
+@requires(Role.EDITOR)
 async def roll_back_policy(
     store: PoliciesDep, facts: FactsDep, policy_id: PolicyId, to: Rollback, expected: Expected, response: Response
 ) -> SavedPolicy:
-    """Make an earlier version current again."""
+    """Restore an earlier version of a policy."""
     return _saved(response, await store.rollback(policy_id, to.version, expected=expected), facts)
 
 

@@ -1,4 +1,4 @@
-"""``/admin/v1/secrets``: secrets can be stored and listed, but not read."""
+"""``/admin/v1/secrets``: stores and lists secrets. Their values can't be read back."""
 
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, field_
 from app.api.admin.common import AdminRoute
 from app.auth.secrets import SecretInfo
 from app.dependencies import VaultDep
+from app.identity import Role, requires
 from app.settings import NAME
 
 router = APIRouter(prefix="/secrets", route_class=AdminRoute, tags=["secrets"])
@@ -17,7 +18,7 @@ SecretName = Annotated[str, Path(), StringConstraints(pattern=f"^{NAME}$")]
 
 
 class SecretDocument(BaseModel):
-    """``value``: printable ASCII, as required for a header."""
+    """``value`` must be printable ASCII, because it is sent in a header."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -38,17 +39,20 @@ class SecretPage(BaseModel):
 
 
 @router.get("")
+@requires(Role.ADMIN)
 async def list_secrets(vault: VaultDep) -> SecretPage:
-    """The secrets by name, without their values."""
+    """List the secrets, sorted by name, without their values."""
     return SecretPage(items=list(await vault.list()))
 
 
 @router.put("/{name}")
+@requires(Role.ADMIN)
 async def put_secret(vault: VaultDep, name: SecretName, document: SecretDocument) -> SecretInfo:
-    """Store a secret, replacing one of the same name. Every worker uses it within a second."""
+    """Store a secret, replacing any secret with the same name. Every worker uses it within a second."""
     return await vault.put(name, document.value.get_secret_value())
 
 
 @router.delete("/{name}", status_code=204)
+@requires(Role.ADMIN)
 async def delete_secret(vault: VaultDep, name: SecretName) -> None:
     await vault.delete(name)

@@ -1,4 +1,4 @@
-"""``/admin/v1/policies/simulate`` and ``/admin/v1/policies/{id}/simulate``: the effect of a policy."""
+"""``/admin/v1/policies/simulate`` and ``/admin/v1/policies/{id}/simulate``: preview the effect of a policy."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -9,11 +9,13 @@ import orjson
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.admin.common import AdminRoute, CursorText, Word, decode_cursor, encode_cursor
+from app.api.admin.common import AdminRoute, CursorText, decode_cursor, encode_cursor
 from app.api.admin.events import FilterParams
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import InvalidAdminRequestError, InvalidRequestError
-from app.events.queries import Key
+from app.events.filters import Key
+from app.field_types import Word
+from app.identity import Role, requires
 from app.policy_admin import policy_rows
 from app.policy_admin.policy_document import PolicyDocument, PolicyDraft, StoredPolicy, draft, patched
 from app.policy_simulation import LiveRequest, SimulationSummary, simulate_live, simulate_logged
@@ -28,14 +30,15 @@ _KEYS = 100_000
 
 
 class LoggedRequests(FilterParams):
-    """The newest ``limit`` requests of the event log that match, with the filters of ``GET /admin/v1/requests``."""
+    """Selects the newest ``limit`` matching requests in the event log. The filters are those of ``GET
+    /admin/v1/requests``."""
 
     limit: Annotated[int, Field(ge=1, le=100_000, description="Maximum number of requests to evaluate")] = 10_000
     cursor: CursorText | None = None
 
 
 class GivenRequest(BaseModel):
-    """A request to ``/v1/chat/completions``, and the text of a reply to it."""
+    """A request to ``/v1/chat/completions`` and the text of the reply."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -44,7 +47,7 @@ class GivenRequest(BaseModel):
 
 
 class Simulation(BaseModel):
-    """Evaluates ``given`` requests, or else ``requests`` of the event log."""
+    """Evaluates the requests in ``given`` or, if it is omitted, those that ``requests`` selects from the event log."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -54,38 +57,40 @@ class Simulation(BaseModel):
 
 
 class SavedSimulation(Simulation):
-    """``patch``: a JSON merge patch for the policy."""
+    """A simulation of a saved policy. ``patch`` is a JSON merge patch to apply to the policy first."""
 
     patch: dict[str, Any] = {}
 
 
 class UnsavedSimulation(Simulation):
-    """``replaces``: the id of the policy that it replaces."""
+    """A simulation of an unsaved policy. ``replaces`` is the id of the policy that it would replace."""
 
     policy: PolicyDocument
     replaces: Word | None = None
 
 
 @router.post("/simulate")
+@requires(Role.EDITOR)
 async def simulate_unsaved(store: PoliciesDep, resources: ResourcesDep, wanted: UnsavedSimulation) -> Response:
-    """What an unsaved policy would decide, together with the active ones."""
+    """Simulate an unsaved policy together with the active policies."""
     version = 0 if wanted.replaces is None else (await store.get(wanted.replaces)).version
     policy = candidate(draft(wanted.policy), wanted.replaces, version)
     return await _simulated(resources, policy, wanted)
 
 
 @router.post("/{policy_id}/simulate")
+@requires(Role.EDITOR)
 async def simulate_saved(
     store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()], wanted: SavedSimulation
 ) -> Response:
-    """What a policy would decide if it were active for every request in its scope, whatever its mode."""
+    """Simulate a saved policy as if it were enforced on every request in its scope, regardless of its mode."""
     stored = await store.get(policy_id)
     policy = candidate(patched(stored.draft(), wanted.patch), stored.id, stored.version)
     return await _simulated(resources, policy, wanted)
 
 
 def candidate(document: PolicyDraft, id: str | None, version: int) -> Policy:
-    """The policy to simulate. ``id`` is the id of the policy that it replaces; None adds it."""
+    """Return the policy to simulate. ``id`` is the id of the policy that it replaces, or None for a new policy."""
     now = datetime.now(UTC)
     return policy_rows.as_policy(
         StoredPolicy(id=id or _UNSAVED, version=version, created_at=now, updated_at=now, **asdict(document))
@@ -95,7 +100,8 @@ def candidate(document: PolicyDraft, id: str | None, version: int) -> Policy:
 async def simulate_on_log(
     resources: Resources, policy: Policy, requests: LoggedRequests, *, show: int
 ) -> tuple[SimulationSummary, Key | None]:
-    """Evaluate ``requests`` with ``policy`` and the active policies. Returns where to continue.
+    """Evaluate ``requests`` with ``policy`` and the active policies. Return the summary and the position to continue
+    from.
 
     Raises DatabaseUnavailableError.
     """
@@ -107,10 +113,11 @@ async def simulate_on_log(
         resources.database,
         resources.policies.engine,
         policy,
-        requests.filter(),
+        await requests.filter(resources.policies),
         limit=requests.limit,
         show=show,
         key_names=lambda prefix: None if prefix is None else names.get(prefix, prefix),
+        model_names=resources.upstream.names_of,
         after=after,
     )
 

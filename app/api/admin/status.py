@@ -1,4 +1,4 @@
-"""``/admin/v1/policies/{id}/status``: the version of a policy that each worker has loaded."""
+"""``/admin/v1/policies/{id}/status``: which version of a policy each worker has loaded."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,8 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from app.api.admin.common import AdminRoute, Word
+from app.api.admin.common import AdminRoute
 from app.dependencies import PoliciesDep, ResourcesDep
+from app.field_types import Word
+from app.identity import Role, requires
 from app.worker_sync.worker_heartbeat import live_workers
 
 router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"])
@@ -15,7 +17,8 @@ router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
-    """A worker, and the version that it loaded at ``loaded_at``; null: none."""
+    """A worker and the version that it loaded at ``loaded_at``. ``version`` is null if the worker hasn't loaded the
+    policy."""
 
     id: str
     host: str
@@ -27,7 +30,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStatus:
-    """``version`` is the current one; ``in_force``: every worker has loaded it."""
+    """``version`` is the current version. ``in_force`` is true once every worker has loaded it."""
 
     policy_id: str
     version: int
@@ -37,8 +40,10 @@ class PolicyStatus:
 
 
 @router.get("/{policy_id}/status")
+@requires(Role.VIEWER)
 async def get_status(store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()]) -> PolicyStatus:
-    """Which version of a policy each worker has loaded. Workers without a heartbeat for 20 seconds are omitted."""
+    """Show which version of a policy each worker has loaded. Workers without a heartbeat in the last 20 seconds are
+    omitted."""
     policy = await store.get(policy_id)
     workers = [
         WorkerStatus(

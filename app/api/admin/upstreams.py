@@ -6,11 +6,14 @@ from fastapi import APIRouter
 
 from app.api.admin.common import AdminRoute, page
 from app.dependencies import ResourcesDep
+from app.identity import Role, requires
 
 router = APIRouter(prefix="/upstreams", route_class=AdminRoute, tags=["upstreams"])
 
 
 @router.get("")
+@requires(Role.VIEWER)
 async def list_upstreams(resources: ResourcesDep) -> dict[str, Any]:
-    """The upstreams in routing order, without secrets, each with its health as seen by the responding worker."""
+    """List the upstreams in routing order, without their secrets. Each has its health as seen by the worker that
+    handles this request."""
     return page(resources.upstream.describe(), None)

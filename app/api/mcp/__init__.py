@@ -1,7 +1,5 @@
-"""``/mcp``: a Model Context Protocol server, by which agents check what they are about to say.
-
-It needs the extra ``mcp``; without it the path answers 501.
-"""
+"""``/mcp``: a Model Context Protocol server that lets agents check text before they send it. Requires the ``mcp``
+extra; without it, requests to this path get a 501."""
 
 from app.api.mcp.endpoint import ROUTES, McpServer, open_mcp
 

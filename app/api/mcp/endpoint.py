@@ -1,4 +1,4 @@
-"""The path ``/mcp``: checks each request, and starts the MCP server on the first one."""
+"""Handles ``/mcp``. Checks each request, and starts the MCP server on the first one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.mcp.host_guard import HostGuard
 from app.auth import GatewayKey
-from app.concurrency import TaskScope
 from app.errors import GatewayError, InvalidRequestError
 from app.observability.tracing import Tracing
 from app.resources import Resources
 from app.text_checks.presentation import check_to_dict
+from judges.concurrency import TaskScope
 
 _INVALID_REQUEST = -32600
 _INTERNAL_ERROR = -32603
@@ -29,7 +29,7 @@ class _NotInstalledError(GatewayError):
 
 
 class _Manager(Protocol):
-    """The part of the SDK's session manager that is used here."""
+    """The methods of the SDK's session manager that this module uses."""
 
     def run(self) -> AbstractAsyncContextManager[None]: ...
 
@@ -37,8 +37,8 @@ class _Manager(Protocol):
 
 
 class McpServer:
-    """The MCP server of a process, an ASGI app. The first request starts it, because importing the SDK takes half a
-    second and 30 MB."""
+    """The MCP server of a process, as an ASGI app. It starts on the first request, because importing the SDK takes half
+    a second and 30 MB of memory."""
 
     def __init__(self, resources: Resources, tracing: Tracing | None) -> None:
         self._resources, self._tracing = resources, tracing
@@ -51,7 +51,7 @@ class McpServer:
         try:
             self._guard.check(scope)
             if scope["method"] != "POST":
-                # Without sessions there is nothing to subscribe to or to delete.
+                # The server has no sessions, so there is nothing to subscribe to or delete.
                 raise InvalidRequestError("Only POST is supported.", status=HTTPStatus.METHOD_NOT_ALLOWED)
             manager = await self._started()
         except GatewayError as error:
@@ -92,11 +92,11 @@ class McpServer:
 async def _run(manager: _Manager, running: asyncio.Event) -> None:
     async with manager.run():
         running.set()
-        await asyncio.Event().wait()  # until it is cancelled
+        await asyncio.Event().wait()  # runs until cancelled
 
 
 def _refusal(error: GatewayError) -> JSONResponse:
-    """A JSON-RPC error without a request id."""
+    """Return a JSON-RPC error without a request id."""
     code = _INVALID_REQUEST if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else _INTERNAL_ERROR
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message}}
     headers = {"allow": "POST"} if error.status == HTTPStatus.METHOD_NOT_ALLOWED else error.headers
@@ -105,7 +105,7 @@ def _refusal(error: GatewayError) -> JSONResponse:
 
 @asynccontextmanager
 async def open_mcp(resources: Resources, tracing: Tracing | None = None) -> AsyncIterator[McpServer]:
-    """The server while the application runs. With ``tracing``, each message is a span."""
+    """Yield the MCP server, and stop it at the end. With ``tracing``, each message gets a span."""
     server = McpServer(resources, tracing)
     try:
         yield server
@@ -114,7 +114,7 @@ async def open_mcp(resources: Resources, tracing: Tracing | None = None) -> Asyn
 
 
 class _Endpoint:
-    """An ASGI app instead of a handler, because the SDK sends its responses itself."""
+    """Return a route to an ASGI app instead of a handler, because the SDK sends its own responses."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         server: ASGIApp = scope["state"]["mcp"]

@@ -1,7 +1,7 @@
-"""Checks ``Host`` and ``Origin`` of calls to ``/mcp``, against DNS rebinding.
+"""Checks the ``Host`` and ``Origin`` headers of calls to ``/mcp``, to prevent DNS rebinding.
 
-A web page can resolve its own host name to this machine and then call a server here as if it were its own. Browsers
-send the page's name in ``Host`` and ``Origin``.
+A malicious web page can point its own host name at this machine and then call a local server as if it were the page's
+own. Browsers send the page's host name in ``Host`` and ``Origin``.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,9 @@ _ANY = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostGuard:
-    """``hosts``: the allowed host names, in lower case; None: local names on a loopback address, any on others.
-    ``origins``: the allowed origins. On a loopback address, local pages are allowed too."""
+    """``hosts`` is the set of allowed host names, in lower case. If it is None, servers on a loopback address allow
+    only local names, and other servers allow any name. ``origins`` is the set of allowed origins. Servers on a loopback
+    address also allow local pages."""
 
     hosts: frozenset[str] | None = None
     origins: frozenset[str] = frozenset()
@@ -35,7 +36,7 @@ class HostGuard:
         )
 
     def check(self, scope: Scope) -> None:
-        """Raises InvalidRequestError for another host name, or for a page that isn't allowed."""
+        """Raises InvalidRequestError if the host name or the origin isn't allowed."""
         headers = Headers(scope=scope)
         local = _is_loopback(scope)
         if not self._knows_host(headers.get("host", ""), local=local):
@@ -68,7 +69,7 @@ def _listed(names: str | None) -> list[str]:
 
 
 def _without_port(host: str) -> str:
-    """``[::1]:80`` is ``[::1]``; anything but a name and a port is returned unchanged."""
+    """Remove the port: ``[::1]:80`` becomes ``[::1]``. If ``host`` isn't a name with a port, return it unchanged."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
 

@@ -1,4 +1,4 @@
-"""The MCP server with its one tool, on the official SDK. The only module that imports the SDK."""
+"""The MCP server and its only tool, built on the official SDK. No other module imports the SDK."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
@@ -31,7 +31,7 @@ from app.observability.tracing import Tracing
 _log = structlog.stdlib.get_logger(__name__)
 
 Check = Callable[[Mapping[str, Any], Request], Awaitable[dict[str, Any]]]
-"""Checks a text. Takes the arguments of the tool and their request, and returns the result."""
+"""Checks a text. Takes the tool's arguments and the HTTP request, and returns the result."""
 
 _Context = ServerRequestContext[Any, Request]
 _TOOL = Tool(
@@ -45,8 +45,9 @@ _TOOL = Tool(
 
 
 def open_manager(check: Check, *, max_body_bytes: int, tracing: Tracing | None = None) -> StreamableHTTPSessionManager:
-    """The transport of the server, to be run once. It has no sessions, so any worker can serve any request, and
-    responds with JSON instead of a stream with one event. With ``tracing``, each message is a span."""
+    """Return the server's transport, which can be run only once. It has no sessions, so any worker can serve any
+    request. It responds with JSON instead of a stream with a single event. With ``tracing``, each message gets a
+    span."""
 
     async def list_tools(_context: _Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_TOOL])
@@ -54,11 +55,11 @@ def open_manager(check: Check, *, max_body_bytes: int, tracing: Tracing | None =
     async def call_tool(context: _Context, params: CallToolRequestParams) -> CallToolResult:
         if params.name != _TOOL.name:
             raise MCPError(INVALID_PARAMS, f"Unknown tool {params.name!r:.100}; the only tool is {_TOOL.name!r}.")
-        request = cast(Request, context.request)  # there always is one over HTTP
+        request = cast(Request, context.request)  # always set over HTTP
         try:
             result = await check(params.arguments or {}, request)
         except GatewayError as error:
-            # For the model, which can correct its arguments.
+            # The model sees this message and can correct its arguments.
             return CallToolResult(content=[TextContent(text=error.message)], is_error=True)
         except Exception:
             _log.exception("mcp_call_failed")
@@ -74,7 +75,7 @@ def open_manager(check: Check, *, max_body_bytes: int, tracing: Tracing | None =
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    # The SDK's own spans would go to the provider of the process, which need not be the one in use.
+    # The SDK's own spans would go to the process-wide provider, which may not be the one in use.
     server.middleware[:] = [] if tracing is None else [_traced(tracing)]
     return StreamableHTTPSessionManager(
         server, json_response=True, stateless=True, max_request_body_size=max_body_bytes
@@ -82,7 +83,7 @@ def open_manager(check: Check, *, max_body_bytes: int, tracing: Tracing | None =
 
 
 def _traced(tracing: Tracing) -> ServerMiddleware[Any]:
-    """Each message in a span, with the names of the semantic conventions for MCP."""
+    """Return middleware that creates a span for each message, following the semantic conventions for MCP."""
 
     async def middleware(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         calls = ctx.method == "tools/call"

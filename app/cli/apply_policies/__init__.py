@@ -1,4 +1,4 @@
-"""Makes a gateway's policies match a file: computes the differences and applies them."""
+"""Updates a gateway's policies to match a file: computes the differences and applies them."""
 
 from app.cli.apply_policies.changes import (
     ExistingPolicy,

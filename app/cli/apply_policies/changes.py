@@ -1,7 +1,7 @@
-"""The changes needed to make a gateway's policies match a file. Policies are identified by name."""
+"""Computes and applies the changes that make a gateway's policies match a file. Policies are matched by name."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import orjson
@@ -22,7 +22,7 @@ class ExistingPolicy:
 
 
 class PolicyTarget(Protocol):
-    """A place where policies are stored and can be changed."""
+    """A place where policies can be listed and changed."""
 
     async def list(self) -> Sequence[ExistingPolicy]: ...
     async def create(self, draft: PolicyDraft) -> None: ...
@@ -33,7 +33,8 @@ class PolicyTarget(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChange:
-    """One change: create the policy if ``present`` is None, delete it if ``wanted`` is None, otherwise replace it."""
+    """One change. Creates the policy if ``present`` is None, deletes it if ``wanted`` is None, and otherwise replaces
+    it."""
 
     present: ExistingPolicy | None
     wanted: PolicyDraft | None
@@ -49,8 +50,8 @@ class PolicyChanges:
 
 
 def plan_changes(wanted: Sequence[PolicyDraft], present: Sequence[ExistingPolicy], *, prune: bool) -> PolicyChanges:
-    """Compare the ``wanted`` policies with the ``present`` ones. Policies that are only in ``present`` are deleted with
-    ``prune``, and kept without it."""
+    """Compare the ``wanted`` policies with the ``present`` ones. With ``prune``, policies that are only in ``present``
+    are deleted. Otherwise they are kept."""
     there, names = {policy.draft.name: policy for policy in present}, {draft.name for draft in wanted}
     changes = [PolicyChange(present=there.get(draft.name), wanted=draft) for draft in wanted]
     differing = [change for change in changes if change.present is None or change.present.draft != change.wanted]
@@ -66,7 +67,7 @@ def plan_changes(wanted: Sequence[PolicyDraft], present: Sequence[ExistingPolicy
 
 
 async def apply_changes(changes: PolicyChanges, target: PolicyTarget) -> None:
-    """Apply the changes, deletions last. Raises the errors of ``target``; changes made before the error are not
+    """Apply the changes, deletions last. Raises the errors of ``target``. If an error occurs, earlier changes are not
     undone."""
     for change in sorted(changes.changes, key=lambda change: change.wanted is None):
         match change:
@@ -79,7 +80,7 @@ async def apply_changes(changes: PolicyChanges, target: PolicyTarget) -> None:
 
 
 async def warnings_about(changes: PolicyChanges, target: PolicyTarget) -> Sequence[str]:
-    """Return the warnings about the policies to be created or replaced, as one line each."""
+    """Return the warnings about the policies to create or replace, one line each."""
     return [
         f"{change.wanted.name}: {'.'.join(warning.loc)}: {warning.msg}"
         for change in changes.changes
@@ -89,13 +90,13 @@ async def warnings_about(changes: PolicyChanges, target: PolicyTarget) -> Sequen
 
 
 def describe(change: PolicyChange) -> Iterator[str]:
-    """Describe a change in lines of text: the policy, and every field that changes."""
+    """Describe a change as lines of text: the policy, then each field that changes."""
     new, old = _fields(change.wanted), _fields(None if change.present is None else change.present.draft)
     match change:
         case PolicyChange(present=None, wanted=PolicyDraft() as draft):
             yield f"+ {draft.name}"
             yield f"    category: {_shown(draft.category)}"
-            # Fields that have their default value are left out.
+            # Fields with their default value are omitted.
             old = _fields(parse_document({"name": draft.name, "category": draft.category}))
             yield from (f"    {path}: {_shown(value)}" for path, value in new.items() if old.get(path) != value)
         case PolicyChange(present=ExistingPolicy() as present, wanted=None):
@@ -114,15 +115,7 @@ def _name(change: PolicyChange) -> str:
 
 
 def _fields(draft: PolicyDraft | None) -> dict[str, Any]:
-    return {} if draft is None else dict(_flat(asdict(draft), ""))
-
-
-def _flat(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", value
+    return {} if draft is None else draft.flat()
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Policy files: TOML, as in the configuration, or JSON."""
+"""Reads and writes policy files: TOML, as in the configuration file, or JSON."""
 
 import tomllib
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ class PolicyFileError(ValueError):
 
 
 def read_policies(text: str, *, json: bool) -> Sequence[PolicyDraft]:
-    """Read TOML with ``[[policies]]``, or JSON: a list of policies, or an object with one under ``policies``.
+    """Read policies from TOML with ``[[policies]]``, or from JSON. The JSON is a list of policies, or an object with a
+    list under ``policies``.
 
-    The file may also be a configuration file: ``[[upstreams]]`` are ignored. Raises PolicyFileError.
+    ``text`` may be a whole configuration file; ``[[upstreams]]`` are ignored. Raises PolicyFileError.
     """
     try:
         document: Any = orjson.loads(text) if json else tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""Where policies can be changed: in the database, or through the admin API of a running gateway."""
+"""The places where policies can be changed: the database, or a running gateway through its admin API."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -21,8 +21,8 @@ class TargetError(Exception):
 
 
 class StoreTarget:
-    """The policies in the database. ``facts`` describes the gateways that use it, as far as known. Raises the errors of
-    PolicyStore."""
+    """The policies in the database. ``facts`` contains known facts about the gateways that use the database. Raises the
+    errors of PolicyStore."""
 
     def __init__(self, store: PolicyStore, facts: GatewayFacts) -> None:
         self._store, self._facts = store, facts
@@ -76,7 +76,8 @@ class GatewayTarget:
         await self._ask("DELETE", f"/{present.id}", headers=_seen(present))
 
     async def warnings(self, draft: PolicyDraft) -> Sequence[RuleWarning]:
-        """Ask the gateway for warnings about ``draft``; a gateway too old for this returns none."""
+        """Ask the gateway for warnings about ``draft``. If the gateway is too old to support this, return no
+        warnings."""
         answer = await self._ask("POST", "/validate", json=asdict(draft), missing={"warnings": []})
         try:
             return [RuleWarning(loc=tuple(one["loc"]), msg=one["msg"]) for one in answer["warnings"]]
@@ -84,8 +85,8 @@ class GatewayTarget:
             raise self._stranger() from None
 
     async def _ask(self, method: str, path: str, missing: Any = None, **options: Any) -> Any:
-        """Send a request and return the response's body. If the gateway doesn't know the path, return ``missing`` if
-        given."""
+        """Send a request and return the response body. If the gateway doesn't know the path and ``missing`` is given,
+        return ``missing``."""
         try:
             response = await self._client.request(method, f"/admin/v1/policies{path}", **options)
             if missing is not None and response.status_code in (404, 405):
@@ -109,7 +110,7 @@ def _present(item: Any) -> ExistingPolicy:
         draft = parse_document({name: item[name] for name in _FIELDS if name in item})
         return ExistingPolicy(id=item["id"], version=item["version"], draft=draft)
     except (AdminError, KeyError, TypeError) as error:
-        raise TargetError(f"the gateway has a policy that this version cannot read: {error}") from None
+        raise TargetError(f"the gateway has a policy that this version of groundlane cannot read: {error}") from None
 
 
 def _seen(present: ExistingPolicy) -> dict[str, str]:

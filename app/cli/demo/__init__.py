@@ -1,1 +1,2 @@
-"""``groundlane demo``: a scripted upstream, documents and policies for trying the gateway without an account."""
+"""``groundlane demo``: lets you try the gateway without an account, with a scripted upstream, documents and
+policies."""

@@ -1,4 +1,4 @@
-"""The content of the demo, from ``content.toml``: documents, policies, scripted answers and scenes."""
+"""Loads the content of the demo from ``content.toml``: documents, policies, scripted answers and scenes."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class ScriptedAnswer(_Part):
 
 
 class Scene(_Part):
-    """One request of the walkthrough. ``shows`` explains it to the reader."""
+    """One request of the walkthrough. ``shows`` explains what the request demonstrates."""
 
     key: str
     title: str

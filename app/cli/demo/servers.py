@@ -1,9 +1,10 @@
-"""Runs servers in threads, so that the demo's upstream, gateway and walkthrough share one process."""
+"""Runs servers in threads, so that the upstream, the gateway and the walkthrough share one process."""
 
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -12,11 +13,11 @@ _START_LIMIT_S = 60.0
 
 
 class ServerStartError(Exception):
-    """A server did not start. The log has the cause."""
+    """A server did not start. See the log for the cause."""
 
 
 class _Server(uvicorn.Server):
-    """A server whose event ``decided`` is set once it is up or has failed to start."""
+    """A server that sets the event ``decided`` once it is running or has failed to start."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -47,11 +48,21 @@ def bind(port: int) -> socket.socket:
 
 
 @contextmanager
-def serving(app: ASGIApp, sock: socket.socket, *, grace_s: int = 5) -> Iterator[str]:
-    """Serve ``app`` on ``sock`` while the block runs, and yield its URL. Raises ServerStartError."""
+def serving(app: ASGIApp, sock: socket.socket, *, grace_s: int = 5, http: Any = "auto") -> Iterator[str]:
+    """Serve ``app`` on ``sock`` while the block runs, and yield its URL. ``http`` is the HTTP protocol class for
+    uvicorn. Raises ServerStartError."""
     port = sock.getsockname()[1]
     server = _Server(
-        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=grace_s, lifespan="on")
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            http=http,
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=grace_s,
+            lifespan="on",
+        )
     )
     thread = Thread(target=server.run, args=([sock],), name=f"serve-{port}")
     thread.start()

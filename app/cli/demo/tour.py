@@ -16,6 +16,7 @@ from app.cli.demo.content import Content, load_content
 from app.cli.demo.servers import ServerStartError, bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
 from app.cli.demo.walkthrough import SceneResult, Walkthrough, WalkthroughError
+from app.cli.http_protocol import http_protocol
 from app.cli.serve import prepare
 from app.cli.terminal import Screen
 from app.main import create_app
@@ -29,7 +30,8 @@ class TourError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The running demo: the gateway's ``url`` and admin ``token``, its upstream, and the folder with its files."""
+    """The running demo: the gateway's ``url`` and admin ``token``, the upstream, and the folder with the demo's
+    files."""
 
     url: str
     token: str
@@ -49,9 +51,9 @@ class Stage:
 
 
 def tour(settings: Settings, *, port: int, folder: Path | None, leave: bool) -> dict[str, SceneResult]:
-    """Run the demo on ``port`` (0: any free port). The database and the requests are stored in ``folder``; if it is
-    None, they are deleted at the end. With ``leave``, return after the walkthrough; otherwise serve until Ctrl-C.
-    Returns the results of the scenes.
+    """Run the demo on ``port``, or on any free port if it is 0. The database and the requests are stored in ``folder``.
+    If ``folder`` is None, they are deleted at the end. With ``leave``, stop after the walkthrough. Otherwise, keep
+    serving until Ctrl-C. Return the results of the scenes.
 
     Raises TourError, SettingsError, DatabaseUrlError or DatabaseUnavailableError.
     """
@@ -101,7 +103,7 @@ def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Sta
             }
         )
         prepare(settings)
-        url = stack.enter_context(serving(create_app(settings), sock))
+        url = stack.enter_context(serving(create_app(settings), sock, http=http_protocol(settings)))
         yield Stage(url=url, token=token, upstream=upstream, content=content, folder=folder)
 
 
@@ -117,7 +119,7 @@ def _show_next_steps(screen: Screen, running: Stage) -> None:
 
 
 def _wait_until_stopped(screen: Screen) -> None:
-    """Wait for Ctrl-C or SIGTERM, so that the servers can stop in order."""
+    """Wait for Ctrl-C or SIGTERM, so that the servers can shut down cleanly."""
     stopped = Event()
     before = {name: signal.signal(name, lambda *_: stopped.set()) for name in (signal.SIGINT, signal.SIGTERM)}
     try:

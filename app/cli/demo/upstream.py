@@ -1,35 +1,36 @@
-"""A small OpenAI-compatible upstream with scripted answers. It needs no account and no network, and is
-deterministic."""
+"""A small OpenAI-compatible upstream with scripted answers. It is deterministic and needs neither an account nor a
+network."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
 import orjson
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from app.cli.demo.content import ScriptedAnswer
+from app.cli.demo.wire_formats import FORMATS, WORD, ScriptedReply, text_of
 
 MODEL = "scripted-1"
-_WORD = re.compile(r"\w+")
-_PIECE = re.compile(r"(?<!\s)\s*+\S+")
+NO_ANSWER = "I don't have a document that answers that."
+_LETTERS = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _SHORTEST_SENTENCE = 4
-"""In words. Anything shorter in the prompt is a heading or a marker."""
+"""The minimum number of words in a sentence. Shorter text in the prompt is treated as a heading or marker."""
 
 
 class ScriptedUpstream:
-    """Serves ``/v1/chat/completions`` (streamed or not, with usage) and ``/v1/models``.
+    """Serves the four APIs that the gateway checks (streamed or not, with usage), and ``/v1/models``.
 
-    The last user message selects one of ``answers``. If it matches none, the answer is the sentence in the rest of the
-    prompt that shares the most words with the message. ``delay_s`` is the pause before each streamed word, in seconds.
-    ``calls`` counts the completions.
+    The last user message selects one of ``answers``. If none matches, the upstream answers with the sentence from the
+    rest of the prompt that shares the most words with the message. ``delay_s`` is the pause before each streamed word,
+    in seconds. ``calls`` counts the replies.
     """
 
     def __init__(self, answers: Sequence[ScriptedAnswer], *, delay_s: float = 0.03) -> None:
@@ -39,50 +40,42 @@ class ScriptedUpstream:
         self.calls = 0
         self.app = Starlette(
             routes=[
-                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+                *(Route(path, self._reply, methods=["POST"]) for path in FORMATS),
                 Route("/v1/models", self._models),
-            ]
+            ],
+            exception_handlers={HTTPException: _error},
         )
 
     def answer(self, messages: Sequence[dict[str, Any]]) -> str:
-        """Return the answer to ``messages``, which are in OpenAI's format with text contents."""
-        question = next((_text(m) for m in reversed(messages) if m.get("role") == "user"), "")
+        """Return the answer to ``messages``, which are in OpenAI's format with text content."""
+        question = next((text_of(m) for m in reversed(messages) if m.get("role") == "user"), "")
         asked = _key(question)
         for known, answer in self._answers.items():
             if asked.endswith(known):
                 return answer
-        context = "\n".join(_text(m) for m in messages if _text(m) != question) or question
-        return _closest_sentence(question, context) or "I have no document to answer that from."
+        context = "\n".join(text_of(m) for m in messages if text_of(m) != question) or question
+        return _closest_sentence(question, context) or NO_ANSWER
 
     async def _models(self, _: Request) -> Response:
         return JSONResponse(
             {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "groundlane-demo"}]}
         )
 
-    async def _complete(self, request: Request) -> Response:
+    async def _reply(self, request: Request) -> Response:
         self.calls += 1
+        wire_format = FORMATS[request.url.path]
         body = orjson.loads(await request.body())
-        messages = body.get("messages") or []
-        text = self.answer(messages)
-        head = {
-            "id": f"chatcmpl-demo-{next(self._ids)}",
-            "created": int(datetime.now(UTC).timestamp()),
-            "model": body.get("model") or MODEL,
-        }
-        prompt_tokens = sum(len(_PIECE.findall(_text(message))) for message in messages)
-        completion_tokens = len(_PIECE.findall(text))
-        usage = {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": completion_tokens,
-            "total_tokens": prompt_tokens + completion_tokens,
-        }
+        messages = wire_format.messages(body)
+        reply = ScriptedReply(
+            id=f"demo-{next(self._ids)}",
+            model=body.get("model") or MODEL,
+            text=self.answer(messages),
+            prompt_tokens=sum(len(WORD.findall(text_of(message))) for message in messages),
+            wants_usage=bool((body.get("stream_options") or {}).get("include_usage")),
+        )
         if not body.get("stream"):
-            message = {"role": "assistant", "content": text, "refusal": None}
-            choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-            return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
-        wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        frames = _frames(head, text, usage if wants_usage else None)
-        return StreamingResponse(self._paced(frames), media_type="text/event-stream")
+            return JSONResponse(wire_format.whole(reply))
+        return StreamingResponse(self._paced(wire_format.stream(reply)), media_type="text/event-stream")
 
     async def _paced(self, frames: Iterator[bytes]) -> AsyncIterator[bytes]:
         for frame in frames:
@@ -90,37 +83,27 @@ class ScriptedUpstream:
             yield frame
 
 
-def _frames(head: dict[str, Any], text: str, usage: dict[str, int] | None) -> Iterator[bytes]:
-    def frame(choices: list[dict[str, Any]], **more: Any) -> bytes:
-        return (
-            b"data: " + orjson.dumps({**head, "object": "chat.completion.chunk", "choices": choices, **more}) + b"\n\n"
-        )
-
-    def choice(delta: dict[str, Any], finish_reason: str | None = None) -> list[dict[str, Any]]:
-        return [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]
-
-    yield frame(choice({"role": "assistant", "content": ""}))
-    for piece in _PIECE.findall(text):
-        yield frame(choice({"content": piece}))
-    yield frame(choice({}, "stop"))
-    if usage is not None:
-        yield frame([], usage=usage)
-    yield b"data: [DONE]\n\n"
-
-
-def _text(message: dict[str, Any]) -> str:
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return " ".join(part.get("text", "") for part in content if isinstance(part, dict))
+async def _error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    message = f"The demo's scripted upstream doesn't serve {request.method} {request.url.path}."
+    body = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return JSONResponse({"error": body}, status_code=status)
 
 
 def _key(question: str) -> str:
-    return " ".join(_WORD.findall(question.casefold()))
+    return " ".join(_LETTERS.findall(question.casefold()))
 
 
 def _closest_sentence(question: str, context: str) -> str | None:
-    wanted = set(_WORD.findall(question.casefold()))
-    sentences = [piece.strip() for piece in _SENTENCE_END.split(context)]
-    candidates = [s for s in sentences if len(_WORD.findall(s)) >= _SHORTEST_SENTENCE]
-    return max(candidates, key=lambda s: len(wanted & set(_WORD.findall(s.casefold()))), default=None)
+    """Return the sentence of ``context`` that shares the most words with ``question``, or None. Document titles often
+    share many words too. They are skipped, because they don't end like sentences."""
+    wanted = set(_LETTERS.findall(question.casefold()))
+    pieces = [piece.strip() for piece in _SENTENCE_END.split(context)]
+    sentences = [each for each in pieces if each.endswith((".", "!", "?")) and each != question.strip()]
+    shared = {
+        each: len(wanted & set(words))
+        for each in sentences
+        if len(words := _LETTERS.findall(each.casefold())) >= _SHORTEST_SENTENCE
+    }
+    best = max(shared, key=shared.__getitem__, default=None)
+    return best if best is not None and shared[best] else None

@@ -1,4 +1,4 @@
-"""Four requests that show what the gateway does, sent over HTTP like those of any client."""
+"""Four requests that show what the gateway does. They are sent over HTTP, just as a client would send them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ class WalkthroughError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class SceneResult:
-    """The reply to the request of a scene."""
+    """The reply to a scene's request."""
 
     status: int
     text: str = ""
@@ -33,13 +33,13 @@ class SceneResult:
 
     @property
     def claims(self) -> list[Mapping[str, Any]]:
-        """The claims in the whole reply, including those in withheld sentences."""
+        """All claims in the reply, including those in withheld sentences."""
         return list(self.grounding.get("claims", ()))
 
 
 class Walkthrough:
-    """Sends the scenes to ``base_url`` and shows the replies next to the answers of ``upstream``. Each request body is
-    written to ``folder``, where the printed curl commands expect it."""
+    """Sends the scenes to ``base_url`` and shows each reply next to the answer from ``upstream``. Writes each request
+    body to ``folder``, so that the printed curl commands work."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Walkthrough:
             result.text += self._show_sentence(pending)
         for claim in result.claims:
             if not claim.get("delivered", True):
-                self._screen.field("withheld", "(a sentence that was not delivered)")
+                self._screen.field("withheld", "(sentence not delivered)")
                 self._screen.claim(claim)
         return result
 
@@ -157,7 +157,7 @@ class Walkthrough:
         trust = grounding.get("trust_score")
         parts = [action, str(grounding.get("verdict")), str(grounding.get("summary"))]
         if isinstance(trust, int | float):
-            parts.append(f"trust {trust:.2f}")
+            parts.append(f"trust {trust:.0%}")
         self._screen.verdict(action, f"HTTP {result.status} · " + " · ".join(parts))
         for decision in grounding.get("decisions", ()):
             if decision.get("action") != "allow":
@@ -173,4 +173,6 @@ def _chunks(response: httpx.Response) -> Iterator[dict[str, Any]]:
 def _expect(response: httpx.Response, status: int) -> None:
     if response.status_code != status:
         path = response.request.url.path
-        raise WalkthroughError(f"{response.request.method} {path} answered {response.status_code}: {response.text}")
+        raise WalkthroughError(
+            f"{response.request.method} {path} returned HTTP {response.status_code}: {response.text}"
+        )

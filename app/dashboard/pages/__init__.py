@@ -1,1 +1,1 @@
-"""One module per page, with thin handlers over the same code as the admin API."""
+"""One module per page. Handlers are thin and use the same code as the admin API."""

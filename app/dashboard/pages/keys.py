@@ -1,4 +1,4 @@
-"""``/dashboard/keys``: creating, changing and revoking gateway keys."""
+"""``/dashboard/keys``: creates, changes and revokes gateway keys."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from app.api.admin.common import CursorText, decode_cursor, encode_cursor
 from app.api.admin.keys import KeyDocument, KeyId
 from app.auth import KeyDraft, KeyStore, StoredKey
-from app.dashboard.error_messages import readable
+from app.dashboard.error_messages import field_errors
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
 from app.dependencies import KeysDep, ResourcesDep
+from app.identity import Role, requires
 
 router = APIRouter(prefix="/keys", route_class=DashboardRoute)
 _PAGE = 50
@@ -23,6 +24,7 @@ Filled = Mapping[str, str]
 
 
 @router.get("")
+@requires(Role.VIEWER)
 async def show(
     request: Request,
     store: KeysDep,
@@ -31,45 +33,49 @@ async def show(
     cursor: CursorText | None = None,
     q: str = "",
 ) -> Response:
-    """The list of keys and the form for a new one."""
+    """List the keys and show a form to create one."""
     return await _list(
         request, store, resources.settings.require_keys, revoked=revoked, cursor=cursor, prefix=q.strip()
     )
 
 
 @router.post("")
+@requires(Role.ADMIN)
 async def create(request: Request, store: KeysDep, resources: ResourcesDep) -> Response:
-    """Create a key and show its secret, which can't be read again."""
+    """Create a key and show its secret. This is the only time it is shown."""
     filled = await _filled(request)
     required = resources.settings.require_keys
     try:
         document = _document(filled)
     except ValidationError as error:
-        return await _list(request, store, required, status=422, filled=filled, errors=_field_errors(error))
+        return await _list(request, store, required, status=422, filled=filled, errors=field_errors(error))
     made, text = await store.create(KeyDraft(**document.model_dump()))
     return await _list(request, store, required, status=201, made=made, text=text)
 
 
 @router.get("/{key_id}")
+@requires(Role.VIEWER)
 async def show_key(request: Request, store: KeysDep, key_id: KeyId) -> Response:
-    """One key, with a form to change its limits."""
+    """Show a key with a form to change its limits."""
     key = await store.get(key_id)
     return page(request, "keys/detail.html", key=key, filled=_filled_by(key), errors={})
 
 
 @router.post("/{key_id}")
+@requires(Role.ADMIN)
 async def change(request: Request, store: KeysDep, key_id: KeyId) -> Response:
     filled = await _filled(request)
     try:
         document = _document(filled)
     except ValidationError as error:
         key = await store.get(key_id)
-        return page(request, "keys/detail.html", status=422, key=key, filled=filled, errors=_field_errors(error))
+        return page(request, "keys/detail.html", status=422, key=key, filled=filled, errors=field_errors(error))
     await store.change(key_id, document.model_dump())
     return RedirectResponse("/dashboard/keys", status_code=303)
 
 
 @router.post("/{key_id}/revoke")
+@requires(Role.ADMIN)
 async def revoke(store: KeysDep, key_id: KeyId) -> Response:
     await store.revoke(key_id)
     return RedirectResponse("/dashboard/keys", status_code=303)
@@ -140,8 +146,3 @@ def _document(filled: Filled) -> KeyDocument:
 
 def _globs(text: str) -> list[str]:
     return [glob for part in text.split(",") if (glob := part.strip())]
-
-
-def _field_errors(error: ValidationError) -> dict[str, str]:
-    """The first error message of each field."""
-    return {str(each["loc"][0]): f"{readable(each['msg'])}." for each in reversed(error.errors())}

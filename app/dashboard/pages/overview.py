@@ -1,105 +1,106 @@
-"""``/dashboard/``: statistics for a time range, and the live feed of decisions."""
+"""``/dashboard``: statistics for a time range, and the live feed of decisions."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request, Response
-from markupsafe import Markup
-from pydantic import BaseModel
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from pydantic import BaseModel, Field
 from sse_starlette.sse import EventSourceResponse
 
 from app.analytics.statistics import RequestStats, Statistics
+from app.analytics.usage import TokenStatistics, TokenTotals, UsageGroup
+from app.auth.key_store import KeyStore
 from app.dashboard import charts
-from app.dashboard.charts import BarPart, Series
-from app.dashboard.formatting import duration, whole_percent
+from app.dashboard.charts import BarPart
 from app.dashboard.known_values import distinct_values
-from app.dashboard.labels import ACTIONS
 from app.dashboard.live_feed import DecisionFeed
+from app.dashboard.overview.figures import (
+    NAMED_ACTIONS,
+    NAMED_PARTS,
+    PeriodNumbers,
+    compared_costs,
+    figures,
+    mean_latency,
+    overview_charts,
+)
+from app.dashboard.overview.time_range import PRESETS, TimeRange, between
 from app.dashboard.page_security import DashboardRoute
-from app.dashboard.query_fields import OptionalWord
-from app.dashboard.session import COOKIE, sessions_of
+from app.dashboard.policies.change_log import logged_changes
+from app.dashboard.query_fields import OptionalTime, OptionalWord
+from app.dashboard.session_cookie import COOKIE, sessions_of
 from app.dashboard.templating import page
 from app.dependencies import QueriesDep, ResourcesDep
-from app.events.queries import EventFilter
+from app.events.filters import EventFilter
+from app.identity import Role, requires
+from app.resources import Resources
 
 router = APIRouter(route_class=DashboardRoute)
 
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+TokenGroups = Sequence[tuple[str | None, TokenTotals]]
+
 _NEWEST = 30
+_MOST_CHANGES = 10
 _NAMED = 12
-"""Maximum number of rows in the breakdown table; the others are accessible with filters."""
-
-_ACTIONS = [(action, name.capitalize()) for action, name in ACTIONS.items()]
-_VERDICTS = (
-    ("supported", "Supported"),
-    ("has_unverifiable", "Unverifiable"),
-    ("has_contradictions", "Contradicted"),
-    ("no_claims", "No claims"),
-    ("no_sources", "No sources"),
-    ("not_checked", "Not checked"),
-)
-_PARTS = (("upstream", "Upstream"), ("judge", "Judge"), ("gateway", "Gateway"))
-Buckets = Sequence[tuple[datetime, RequestStats]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeSpan:
-    """A time range: ``steps`` buckets of ``step_s`` seconds each."""
-
-    name: str
-    steps: int
-    step_s: int
-
-    def start(self, now: datetime) -> datetime:
-        """The start of the first bucket; ``now`` falls into the last one."""
-        last = int(now.timestamp()) // self.step_s * self.step_s
-        return datetime.fromtimestamp(last - (self.steps - 1) * self.step_s, UTC)
-
-
-SPANS = {
-    "hour": TimeSpan(name="Hour", steps=60, step_s=_MINUTE),
-    "day": TimeSpan(name="Day", steps=24, step_s=_HOUR),
-    "week": TimeSpan(name="Week", steps=28, step_s=6 * _HOUR),
-    "month": TimeSpan(name="Month", steps=30, step_s=_DAY),
-    "quarter": TimeSpan(name="90 days", steps=90, step_s=_DAY),
-}
+"""Maximum number of rows in the breakdown table. Use filters to see the rest."""
 
 
 class OverviewQuery(BaseModel):
-    """The page's query parameters. ``by`` says what the breakdown table groups by."""
+    """The page's query parameters. If ``from`` or ``to`` (in UTC) is set, ``span`` is ignored. ``by`` selects how to
+    group the breakdown table, and ``cost`` how to group the table of tokens and costs."""
 
     span: Literal["hour", "day", "week", "month", "quarter"] = "day"
+    from_: Annotated[OptionalTime, Field(alias="from")] = None
+    to: OptionalTime = None
     by: Literal["agent", "model", "policy"] = "agent"
+    cost: UsageGroup = "model"
     agent: OptionalWord = None
     model: OptionalWord = None
     policy: OptionalWord = None
 
-    def filter(self, since: datetime | None = None) -> EventFilter:
-        return EventFilter(since=since, agent=self.agent, model=self.model, policy=self.policy)
+    @property
+    def is_custom(self) -> bool:
+        return self.from_ is not None or self.to is not None
+
+    def range(self, now: datetime) -> TimeRange:
+        """The time range. Raises HTTPException if the range is empty or too long."""
+        if not self.is_custom:
+            return PRESETS[self.span].until(now)
+        try:
+            return between(self.from_, self.to, now)
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from None
+
+    def filter(self, range: TimeRange | None = None) -> EventFilter:
+        since, until = (None, None) if range is None else (range.since, range.until)
+        return EventFilter(since=since, until=until, agent=self.agent, model=self.model, policy=self.policy)
 
     def url(self, path: str = "/dashboard/", **changes: str | None) -> str:
-        """The URL of ``path`` with these parameters, except for ``changes``."""
-        query = self.model_dump(exclude_defaults=True) | changes
-        query = {name: value for name, value in query.items() if value is not None}
+        """Return the URL of ``path`` with these parameters, after applying ``changes``. Changing ``span`` ends a custom
+        time range."""
+        query = self.model_dump(exclude_defaults=True, by_alias=True, mode="json")
+        if "span" in changes:
+            query = {name: value for name, value in query.items() if name not in ("from", "to")}
+        query = {name: value for name, value in (query | changes).items() if value is not None}
         return f"{path}?{urlencode(query)}" if query else path
 
 
-@router.get("/")
+@requires(Role.VIEWER)
 async def show(
     request: Request, resources: ResourcesDep, queries: QueriesDep, query: Annotated[OverviewQuery, Query()]
 ) -> Response:
-    """Show statistics for a time range, and the newest decisions."""
-    now, span = datetime.now(UTC), SPANS[query.span]
-    since = span.start(now)
-    filter, statistics = query.filter(since), Statistics(resources.database)
-    totals, buckets, groups = await asyncio.gather(
-        statistics.totals(filter),
-        statistics.buckets(filter, span.step_s, since, now),
-        statistics.groups(filter, query.by, brief=True),
+    """Show statistics for a time range and the newest decisions."""
+    range = query.range(datetime.now(UTC))
+    # Three at a time: more queries at once would open new connections to the database for each view of the page.
+    now, before, (groups, costs, costs_before) = await asyncio.gather(
+        _numbers(resources, query, range),
+        _numbers(resources, query, range.before()),
+        _groups(resources, query, range),
+    )
+    changes = await logged_changes(
+        resources.database, since=range.since, until=range.until, policy_id=query.policy, limit=_MOST_CHANGES + 1
     )
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
     newest = await queries.events(query.filter(), limit=_NEWEST)
@@ -107,12 +108,19 @@ async def show(
         request,
         "overview/page.html",
         query=query,
-        spans=SPANS,
-        totals=totals,
-        pace=_pace(totals.requests, (now - since).total_seconds()),
-        charts=_charts(buckets, span),
-        split=_split(totals),
+        presets=PRESETS,
+        range=range,
+        totals=now.totals,
+        figures=figures(now, before, range),
+        charts=overview_charts(now, before, range, lambda since, until: _requests_url(query, since, until)),
+        changes=changes[:_MOST_CHANGES],
+        more_changes=len(changes) > _MOST_CHANGES,
+        split=_split(now.totals),
         rows=[_row(key, numbers, query, policies) for key, numbers in groups[:_NAMED]],
+        costs=compared_costs(costs, costs_before)[:_NAMED],
+        key_names=await _key_names(resources, query, [*costs, *costs_before]),
+        used=now.used(),
+        prices=resources.prices,
         agents=await distinct_values(resources.database, "agent"),
         models=await distinct_values(resources.database, "model"),
         policies=policies,
@@ -121,60 +129,66 @@ async def show(
     )
 
 
+async def _numbers(resources: Resources, query: OverviewQuery, range: TimeRange) -> PeriodNumbers:
+    statistics, usage = Statistics(resources.database), TokenStatistics(resources.database, resources.prices)
+    filter = query.filter(range)
+    return PeriodNumbers(
+        totals=await statistics.totals(filter),
+        buckets=await statistics.buckets(filter, range.step_s, range.since, range.until),
+        usage=await usage.buckets(filter, range.step_s),
+    )
+
+
+async def _groups(
+    resources: Resources, query: OverviewQuery, range: TimeRange
+) -> tuple[Sequence[tuple[str | None, RequestStats]], TokenGroups, TokenGroups]:
+    """Return the groups of requests, and the costs by group in this period and in the one before."""
+    usage, filter = TokenStatistics(resources.database, resources.prices), query.filter(range)
+    groups = await Statistics(resources.database).groups(filter, query.by, brief=True)
+    costs = await usage.groups(filter, query.cost)
+    return groups, costs, await usage.groups(query.filter(range.before()), query.cost)
+
+
 @router.get("/live")
+@requires(Role.VIEWER)
 async def live(
     request: Request, resources: ResourcesDep, query: Annotated[OverviewQuery, Query()]
 ) -> EventSourceResponse:
-    """New decisions as server-sent events, each with an HTML row of the page."""
+    """Stream new decisions as server-sent events. Each contains an HTML row for the page."""
     sessions, cookie = sessions_of(request), request.cookies.get(COOKIE, "")
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     feed = DecisionFeed(resources.database, query.filter(), after=after)
-    return EventSourceResponse(feed.run(lambda: sessions.find(cookie)), headers={"Cache-Control": "no-store"})
+    return EventSourceResponse(
+        feed.run(lambda: sessions.find(cookie, used=False)), headers={"Cache-Control": "no-store"}
+    )
 
 
-def _pace(requests: int, seconds: float) -> str:
-    """The rate per minute, hour or day: the first unit that gives at least 1."""
-    for word, length in (("per minute", _MINUTE), ("per hour", _HOUR)):
-        if (number := requests / max(seconds, 1) * length) >= 1:
-            return f"{number:,.1f} {word}"
-    return f"{requests / max(seconds, 1) * _DAY:,.1f} per day"
+async def _key_names(resources: Resources, query: OverviewQuery, costs: TokenGroups) -> Mapping[str, str]:
+    """The names of the gateway keys by prefix, if the table of costs shows keys."""
+    if query.cost != "key":
+        return {}
+    return await KeyStore(resources.database).names([prefix for prefix, _ in costs if prefix])
 
 
-def _charts(buckets: Buckets, span: TimeSpan) -> list[Markup]:
-    axis = charts.time_axis([start for start, _ in buckets], span.step_s)
-
-    def series(named: Sequence[tuple[str, str]], value: Callable[[RequestStats, str], float | None]) -> list[Series]:
-        found = [
-            Series(name=name, tone=key, values=[value(numbers, key) for _, numbers in buckets]) for key, name in named
-        ]
-        return [each for each in found if any(each.values)] or found[:1]
-
-    trust = [Series(name="Mean", tone="accent", values=[numbers.trust_score for _, numbers in buckets])]
-    return [
-        charts.stacked("Requests by action", axis, series(_ACTIONS, lambda of, key: of.actions[key])),
-        charts.stacked("Requests by verdict", axis, series(_VERDICTS, lambda of, key: of.verdicts[key])),
-        charts.lines("Trust", axis, trust, show=whole_percent, top=1.0),
-        charts.stacked("Mean latency by part", axis, series(_PARTS, _mean), show=duration),
-    ]
-
-
-def _mean(numbers: RequestStats, part: str) -> float | None:
-    """The mean over all requests, including those without this part, so that the parts add up to the total's mean."""
-    times = numbers.times.get(part)
-    return times.sum_ms / numbers.requests if times is not None and numbers.requests else None
+def _requests_url(query: OverviewQuery, since: datetime, until: datetime) -> str:
+    """Return the URL of the requests between two times, in UTC, with the filters of the page."""
+    filters = query.model_dump(include={"agent", "model", "policy"}, exclude_none=True)
+    times = {"since": f"{since:%Y-%m-%dT%H:%M}", "until": f"{until:%Y-%m-%dT%H:%M}"}
+    return f"/dashboard/requests?{urlencode(filters | times)}"
 
 
 def _split(totals: RequestStats) -> list[dict[str, Any]]:
-    named = (*_PARTS, ("total", "Total"))
+    named = (*NAMED_PARTS, ("total", "Total"))
     return [
-        {"key": key, "name": name, "mean": _mean(totals, key), **totals.latency_ms.get(key, {})} for key, name in named
+        {"key": key, "name": name, "mean": mean_latency(totals, key), **totals.latency_ms.get(key, {})}
+        for key, name in named
     ]
 
 
 def _row(key: str | None, numbers: RequestStats, query: OverviewQuery, policies: dict[str, str]) -> dict[str, Any]:
     parts = [
         BarPart(name=f"{name}: {numbers.actions[action]:,}", value=numbers.actions[action], tone=action)
-        for action, name in _ACTIONS
+        for action, name in NAMED_ACTIONS
     ]
     said = ", ".join(part.name for part in parts if part.value)
     return {

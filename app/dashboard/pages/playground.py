@@ -1,4 +1,4 @@
-"""``/dashboard/playground``: run an answer through the gateway's pipeline and watch it being judged."""
+"""``/dashboard/playground``: runs an answer through the gateway's pipeline and shows how it is judged."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -8,7 +8,6 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.admin.common import Word
 from app.api.streaming_response import StreamedResponse
 from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
@@ -28,6 +27,8 @@ from app.dashboard.templating import page
 from app.dashboard.trace.trace_view import trace_view
 from app.dependencies import QueriesDep, ResourcesDep
 from app.errors import GatewayError, InvalidRequestError, NotFoundError
+from app.field_types import Word
+from app.identity import Role, requires
 from app.policy_admin.policy_document import StoredPolicy
 from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
@@ -40,29 +41,34 @@ _UNPROCESSABLE = 422
 
 
 @router.get("/playground")
+@requires(Role.EDITOR)
 async def show(
     request: Request,
     resources: ResourcesDep,
     queries: QueriesDep,
     example: Annotated[Word | None, Query()] = None,
     from_request: Annotated[Word | None, Query(alias="request")] = None,
+    policy: Annotated[Word | None, Query()] = None,
 ) -> Response:
-    """The form, filled with an example or with a logged request."""
+    """Show the form, filled in with an example or a logged request, and with ``policy`` selected."""
     form, notice = example_form(example or ""), None
     if from_request is not None:
         stored = form_from_trace(await queries.trace(from_request))
         form = stored or form
         notice = (
-            f"Filled with the documents and the reply of {from_request}."
+            f"Filled in with the documents and reply of {from_request}."
             if stored
-            else f"The text of {from_request} wasn't stored. Here is an example instead."
+            else f"The text of {from_request} wasn't stored. Showing an example instead."
         )
+    if policy is not None:
+        form = replace(form, policy=policy)
     return await _page(request, resources, form, notice=notice)
 
 
 @router.post("/playground")
+@requires(Role.EDITOR)
 async def submit(request: Request, resources: ResourcesDep) -> Response:
-    """The form with its result, for browsers without JavaScript."""
+    """Show the form with its result, for browsers without JavaScript."""
     sent = await request.form()
     form = read_form(sent)
     if "add" in sent:
@@ -78,8 +84,9 @@ async def submit(request: Request, resources: ResourcesDep) -> Response:
 
 
 @router.post("/playground/watch")
+@requires(Role.EDITOR)
 async def watch(request: Request, resources: ResourcesDep) -> Response:
-    """Stream the run as JSON lines, one per step, with fragments of the page in them."""
+    """Stream the run as JSON Lines, one per step. They contain fragments of the page."""
     run, errors = await _validated(resources, read_form(await request.form()))
     if run is None:
         return Response(orjson.dumps({"errors": errors}), status_code=_UNPROCESSABLE, media_type="application/json")
@@ -94,7 +101,7 @@ async def watch(request: Request, resources: ResourcesDep) -> Response:
 
 
 async def _validated(resources: Resources, form: PlaygroundForm) -> tuple[PlaygroundRun | None, dict[str, str]]:
-    """The run that the form describes, or its errors by field."""
+    """Return the run that the form describes, or the form's errors by field."""
     errors = form_errors(form)
     if errors:
         return None, errors

@@ -1,26 +1,32 @@
-"""``/dashboard/policies``: the list, one policy, its versions, and the changes that need no form."""
+"""``/dashboard/policies``: the policy list, a policy's page and versions, and changes that don't need the full form."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
+from app.analytics.decision_comparison import DecisionComparison, compare_decisions
 from app.analytics.statistics import Statistics
-from app.api.admin.common import Word
 from app.api.admin.status import get_status
 from app.dashboard.error_messages import readable
 from app.dashboard.page_security import DashboardRoute
+from app.dashboard.policies.change_log import authors
 from app.dashboard.policies.form_fields import basics, entries_of, rule_groups
+from app.dashboard.policies.trials import enforce_in_place, replaceable
 from app.dashboard.policies.version_diff import changes, draft_of, non_default_rules
 from app.dashboard.templating import page
-from app.dependencies import PoliciesDep, QueriesDep, ResourcesDep
+from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, PreconditionError
 from app.events.feedback import FeedbackStore
-from app.events.queries import EventFilter, EventQueries
+from app.events.filters import EventFilter
+from app.events.queries import EventQueries
+from app.field_types import Word
+from app.identity import Role, requires
 from app.policy_admin.policy_document import PolicyVersion, StoredPolicy
 from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
@@ -42,14 +48,16 @@ _DONE = {
     "created": "Policy created. It takes effect on every worker within a second.",
     "saved": "Saved. The change takes effect on every worker within a second.",
     "deleted": "Policy deleted. Its versions are kept.",
-    "rolled-back": "Rolled back. The earlier version is the newest again.",
+    "rolled-back": "Rolled back. The earlier version was saved as the latest.",
+    "trial": "Saved as a shadow copy. Replies don't change while you compare its decisions.",
+    "replaced": "The rules of the shadow copy are now in force. The copy was deleted.",
     "switched": "Done. The change takes effect on every worker within a second.",
 }
 
 
 @dataclass(slots=True)
 class RecentDecisions:
-    """A policy's decisions in the last day by action, enforced and in shadow mode."""
+    """A policy's decisions in the last day by action, both enforced and in shadow mode."""
 
     enforced: Counter[str] = field(default_factory=Counter)
     shadow: Counter[str] = field(default_factory=Counter)
@@ -61,6 +69,7 @@ class RecentDecisions:
 
 
 @router.get("/policies")
+@requires(Role.VIEWER)
 async def list_policies(
     request: Request,
     resources: ResourcesDep,
@@ -86,18 +95,13 @@ async def list_policies(
 
 
 @router.get("/policies/{policy_id}")
-async def show_policy(
-    request: Request,
-    resources: ResourcesDep,
-    store: PoliciesDep,
-    queries: QueriesDep,
-    policy_id: Word,
-    done: str | None = None,
-) -> Response:
+@requires(Role.VIEWER)
+async def show_policy(request: Request, resources: ResourcesDep, policy_id: Word, done: str | None = None) -> Response:
     return await _shown(request, resources, policy_id, done=_DONE.get(done or ""))
 
 
 @router.post("/policies/{policy_id}/enabled")
+@requires(Role.EDITOR)
 async def switch(
     request: Request,
     resources: ResourcesDep,
@@ -115,6 +119,7 @@ async def switch(
 
 
 @router.post("/policies/{policy_id}/rollout")
+@requires(Role.EDITOR)
 async def roll_out(
     request: Request,
     resources: ResourcesDep,
@@ -133,6 +138,7 @@ async def roll_out(
 
 
 @router.get("/policies/{policy_id}/delete")
+@requires(Role.EDITOR)
 async def confirm_delete(request: Request, store: PoliciesDep, resources: ResourcesDep, policy_id: Word) -> Response:
     policy = await store.get(policy_id)
     recent = (await _recent(resources, policy_id)).get(policy_id, RecentDecisions())
@@ -140,6 +146,7 @@ async def confirm_delete(request: Request, store: PoliciesDep, resources: Resour
 
 
 @router.post("/policies/{policy_id}/delete")
+@requires(Role.EDITOR)
 async def delete_policy(
     request: Request, resources: ResourcesDep, store: PoliciesDep, policy_id: Word, version: Annotated[int, Form()]
 ) -> Response:
@@ -151,35 +158,59 @@ async def delete_policy(
 
 
 @router.get("/policies/{policy_id}/versions")
+@requires(Role.VIEWER)
 async def list_versions(
     request: Request,
-    store: PoliciesDep,
+    resources: ResourcesDep,
     policy_id: Word,
     before: Number | None = None,
     old: Number | None = None,
     new: Number | None = None,
 ) -> Response:
-    """The versions with their changes. ``old`` and ``new`` are two versions to compare."""
-    return await _versions(request, store, policy_id, before=before, compared=(old, new))
+    """Show the versions and their changes. ``old`` and ``new`` are two versions to compare."""
+    return await _versions(request, resources, policy_id, before=before, compared=(old, new))
 
 
 @router.post("/policies/{policy_id}/rollback")
+@requires(Role.EDITOR)
 async def roll_back(
     request: Request,
+    resources: ResourcesDep,
     store: PoliciesDep,
     policy_id: Word,
     to: Annotated[int, Form()],
     version: Annotated[int, Form()],
 ) -> Response:
-    """Save an earlier version as the newest one."""
+    """Save an earlier version as the latest one."""
     try:
         await store.rollback(policy_id, to, expected=version)
     except PreconditionError as error:
-        return await _versions(request, store, policy_id, status=error.status, wrong=_stale(error))
+        return await _versions(request, resources, policy_id, status=error.status, wrong=_stale(error))
     except (ConflictError, InvalidAdminRequestError) as error:
         wrong = f"Can't roll back to version {to}: {error.message}."
-        return await _versions(request, store, policy_id, status=error.status, wrong=wrong)
+        return await _versions(request, resources, policy_id, status=error.status, wrong=wrong)
     return RedirectResponse(f"/dashboard/policies/{policy_id}?done=rolled-back", status_code=303)
+
+
+@router.post("/policies/{policy_id}/replace")
+@requires(Role.EDITOR)
+async def replace_policy(
+    request: Request,
+    resources: ResourcesDep,
+    store: PoliciesDep,
+    policy_id: Word,
+    version: Annotated[int, Form()],
+    other: Annotated[Word, Form()],
+    other_version: Annotated[int, Form()],
+) -> Response:
+    """Enforce the rules of a shadow policy in the policy ``other``, and delete the shadow policy."""
+    try:
+        await enforce_in_place(store, policy_id, other, expected=version, expected_policy=other_version)
+    except PreconditionError as error:
+        return await _shown(request, resources, policy_id, status=error.status, wrong=_stale(error))
+    except ConflictError as error:
+        return await _shown(request, resources, policy_id, status=error.status, wrong=f"{error.message}.")
+    return RedirectResponse(f"/dashboard/policies/{quote(other, safe='')}?done=replaced", status_code=303)
 
 
 async def _changed(
@@ -190,7 +221,7 @@ async def _changed(
     *,
     to_list: bool = False,
 ) -> Response:
-    """Make a change, or show on the policy's page why it failed."""
+    """Make a change. If it fails, show the reason on the policy's page."""
     try:
         await change(resources.policies)
     except PreconditionError as error:
@@ -219,11 +250,14 @@ async def _shown(
     policy = await store.get(policy_id)
     quality = await FeedbackStore(resources.database).quality(since=datetime.now(UTC) - _QUALITY, until=None)
     recent = (await _recent(resources, policy_id)).get(policy_id, RecentDecisions())
+    others = await replaceable(store, policy)
     return page(
         request,
         "policies/detail.html",
         status=status,
         policy=policy,
+        other=others[0] if others else None,
+        compared=await _compared(resources, policy, others[0]) if others else None,
         entries=entries_of(asdict(policy.draft()), policy.category),
         non_default_rules=non_default_rules(policy.draft()),
         groups=rule_groups(policy.category),
@@ -239,9 +273,15 @@ async def _shown(
     )
 
 
+async def _compared(resources: Resources, trial: StoredPolicy, other: StoredPolicy) -> DecisionComparison:
+    """Compare the decisions of a shadow policy's newest version with those of the policy that it may replace."""
+    since = trial.updated_at
+    return await compare_decisions(resources.database, trial.id, trial.version, other.id, since=since, show=_FLAGGED)
+
+
 async def _versions(
     request: Request,
-    store: PolicyStore,
+    resources: Resources,
     policy_id: str,
     *,
     before: int | None = None,
@@ -249,6 +289,7 @@ async def _versions(
     status: int = 200,
     wrong: str | None = None,
 ) -> Response:
+    store = resources.policies
     found = await store.versions(policy_id, before=before, limit=_VERSIONS + 1)
     newest = found[0] if before is None else (await store.versions(policy_id, limit=1))[0]
     old, new = [await _version(store, policy_id, number) for number in compared]
@@ -264,6 +305,7 @@ async def _versions(
         newest=newest,
         alive=newest.change != "delete",
         steps=steps[:_VERSIONS],
+        authors=await authors(resources.database, found[:_VERSIONS]),
         older=found[_VERSIONS - 1].version if len(found) > _VERSIONS else None,
         before=before,
         old=old,
@@ -292,8 +334,7 @@ async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping
 
 
 async def _flagged(queries: EventQueries, policy_id: str, recent: RecentDecisions) -> Sequence[Mapping[str, Any]]:
-    """Return a policy's latest decisions other than allow. Skips queries that would find nothing according to
-    ``recent``."""
+    """Return a policy's latest decisions other than allow. Skips queries for which ``recent`` shows no decisions."""
     since = datetime.now(UTC) - _RECENT
     found: list[dict[str, Any]] = []
     for action in _STRICT:

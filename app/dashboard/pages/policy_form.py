@@ -1,13 +1,12 @@
-"""``/dashboard/policies/new`` and ``…/{id}/edit``: the form to create, edit and simulate a policy."""
+"""``/dashboard/policies/new`` and ``…/{id}/edit``: the form for creating, editing and simulating policies."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from app.api.admin.common import Word
 from app.api.admin.simulate import LoggedRequests, candidate, simulate_on_log
 from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
@@ -20,15 +19,19 @@ from app.dashboard.policies.editor import (
     submitted_editor,
 )
 from app.dashboard.policies.form_fields import basics, errors_by_field, rule_groups
+from app.dashboard.policies.trials import create_shadow_copy
 from app.dashboard.policies.version_diff import draft_of
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, NotFoundError, PreconditionError
+from app.field_types import Word
+from app.identity import Role, requires
 from app.policy_admin.policy_document import PolicyDraft, StoredPolicy
 from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
 from policies.registry import CATEGORIES, json_schema
 from policies.templates import templates
+from policies.types import PolicySubject
 
 router = APIRouter(route_class=DashboardRoute)
 
@@ -39,18 +42,21 @@ _DOUBTS = {
     "reply_cut_off": "the reply was cut off at a sentence that would now pass",
     "documents_differ": "different documents would be dropped, so the judge would read different evidence",
     "not_judged": "the reply wasn't judged",
-    "judged_by_other_thresholds": "two documents were read together under different thresholds",
+    "judged_by_other_thresholds": "whether the judge reads two documents together depends on the threshold",
     "more_claims": "more claims would be judged",
     "sources_per_claim": "claims would be compared with more or fewer documents",
     "llm_score": "an LLM judge would be called",
     "evidence_from_tools": "tool results would count as evidence",
     "consistency": "claims would be compared with each other",
-    "standings": "it isn't known which text would be unjudged",
+    "answer": "the reply would be compared with the question",
+    "standings": "it isn't known which text would be left unjudged",
     "conflicts": "documents would be compared with each other",
+    "injected_instructions": "documents would be searched for instructions, but their texts weren't logged",
 }
 
 
 @router.get("/policies/new")
+@requires(Role.EDITOR)
 async def new_policy(
     request: Request,
     resources: ResourcesDep,
@@ -60,7 +66,8 @@ async def new_policy(
     like: Word | None = None,
     version: Number | None = None,
 ) -> Response:
-    """Start from a ``template``, from the defaults of a ``category``, or from a copy of another policy (``like``)."""
+    """Show the form for a new policy, based on a ``template``, the defaults of a ``category``, or another policy
+    (``like``)."""
     if like is not None:
         editor = await _copy_of(store, like, version)
     elif template is not None:
@@ -68,18 +75,20 @@ async def new_policy(
     elif category is not None:
         editor = PolicyEditor.new({"category": category}, _known(category))
     else:
-        return page(request, "policies/new.html", templates=templates(), categories=_categories())
+        return page(request, "policies/new.html", templates=templates(), categories=_categories(), subjects=_subjects())
     _fill_in_from_link(editor, request)
     return await _form(request, resources, editor)
 
 
 @router.post("/policies/new")
-async def create_policy(request: Request, resources: ResourcesDep, store: PoliciesDep) -> Response:
+@requires(Role.EDITOR)
+async def create_policy(request: Request, resources: ResourcesDep) -> Response:
     editor = await _submitted(request)
     return await _save_or_simulate(request, resources, editor)
 
 
 @router.get("/policies/{policy_id}/edit")
+@requires(Role.EDITOR)
 async def edit_policy(request: Request, resources: ResourcesDep, store: PoliciesDep, policy_id: Word) -> Response:
     editor = PolicyEditor.editing(await store.get(policy_id))
     _fill_in_from_link(editor, request)
@@ -87,12 +96,13 @@ async def edit_policy(request: Request, resources: ResourcesDep, store: Policies
 
 
 @router.post("/policies/{policy_id}/edit")
+@requires(Role.EDITOR)
 async def change_policy(request: Request, resources: ResourcesDep, store: PoliciesDep, policy_id: Word) -> Response:
     editor = await _submitted(request)
     try:
         editor.policy = await store.get(policy_id)
     except NotFoundError as error:
-        editor.errors = {"": "This policy has been deleted in the meantime. To keep it, create it as a new policy."}
+        editor.errors = {"": "Someone has deleted this policy. To keep it, save it as a new policy."}
         return await _form(request, resources, editor, status=error.status)
     if editor.policy.category == editor.category:
         editor.saved = stored_entries(editor.policy)
@@ -100,7 +110,7 @@ async def change_policy(request: Request, resources: ResourcesDep, store: Polici
 
 
 async def _save_or_simulate(request: Request, resources: Resources, editor: PolicyEditor) -> Response:
-    """Save, simulate or only check, or show what is wrong with the form."""
+    """Save the form or a shadow copy, simulate it, or only check it. If the form has errors, show them."""
     do = (await request.form()).get("do")
     if do == "check":
         return await _form(request, resources, editor)
@@ -109,6 +119,9 @@ async def _save_or_simulate(request: Request, resources: Resources, editor: Poli
         if do == "simulate":
             await _simulate(resources, editor, draft)
             return await _form(request, resources, editor)
+        if do == "trial":
+            copy = await create_shadow_copy(resources.policies, draft)
+            return RedirectResponse(f"/dashboard/policies/{copy.id}?done=trial", status_code=303)
         saved = await _save(resources.policies, editor, draft)
     except InvalidAdminRequestError as error:
         editor.errors = errors_by_field(error.errors, editor.category)
@@ -144,11 +157,11 @@ async def _submitted(request: Request) -> PolicyEditor:
 
 
 def _fill_in_from_link(editor: PolicyEditor, request: Request) -> None:
-    """Fill in the values from the link (``?rules.min_grounding_score=0.6``). Nothing is saved."""
+    """Fill in values from the URL (``?rules.min_grounding_score=0.6``). Nothing is saved."""
     query = request.query_params
     editor.fill_in({key: query.getlist(key) for key in query})
     if query.get("from") == "calibration":
-        editor.note = "The threshold comes from the calibration page. It takes effect when you save."
+        editor.note = f"The threshold comes from the calibration page. It takes effect when you save. {editor.note}"
 
 
 def _from_template(name: str) -> PolicyEditor:
@@ -176,13 +189,19 @@ def _known(category: str) -> str:
 
 
 def _categories() -> Sequence[tuple[str, str]]:
-    """The categories with their descriptions."""
+    """Return the categories and their descriptions."""
     return [(name, schema["description"]) for name, schema in json_schema().items()]
+
+
+def _subjects() -> Mapping[str, str]:
+    """Return what each category makes decisions about."""
+    shown = {PolicySubject.DOCUMENTS: "documents", PolicySubject.REPLY: "replies"}
+    return {name: " and ".join(shown[each] for each in sorted(CATEGORIES[name].subjects)) for name in CATEGORIES}
 
 
 async def _form(request: Request, resources: Resources, editor: PolicyEditor, *, status: int = 200) -> Response:
     if request.headers.get("sec-fetch-dest") == "empty":
-        status = 200  # A script swaps this into the page; browsers log any other status to the console.
+        status = 200  # A script inserts this into the page. Browsers log any other status to the console.
     keys = await resources.keys.list(limit=_KEYS)
     known = {
         "scope.agents": await distinct_values(resources.database, "agent"),

@@ -1,4 +1,4 @@
-"""Signing in and out, the colour theme and the static files."""
+"""Handles signing in and out, the colour theme and the static files."""
 
 from datetime import timedelta
 from secrets import token_urlsafe
@@ -10,20 +10,21 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from app.dashboard.page_security import DashboardRoute, OpenRoute
-from app.dashboard.session import (
+from app.dashboard.session_cookie import (
     COOKIE,
     GUEST_COOKIE,
-    LIFETIME,
     PATH,
     OperatorDep,
     may_attempt_sign_in,
     safe_next,
     sessions_of,
     set_cookie,
+    start_session,
 )
 from app.dashboard.static_files import STATIC_FILES, STATIC_VERSION
 from app.dashboard.templating import THEME_COOKIE, THEMES, page
 from app.dependencies import ResourcesDep
+from app.identity import Role, requires
 
 router = APIRouter(route_class=OpenRoute)
 signed_in = APIRouter(route_class=DashboardRoute)
@@ -46,7 +47,7 @@ async def sign_in(
     token: Annotated[str, Form()] = "",
     next: Annotated[str | None, Form()] = None,
 ) -> Response:
-    """Exchange the admin token for a session."""
+    """Exchange an admin token for a session."""
     client = request.client.host if request.client else None
     if not await may_attempt_sign_in(request):
         _log.warning("dashboard_sign_in_throttled", client=client)
@@ -55,27 +56,34 @@ async def sign_in(
         )
     if not token.strip():
         return _form(request, next, status=422, message="Enter the admin token.")
-    if not resources.admin.accepts(token.strip()):
-        resources.wrong_tokens.note(client)  # without a pause: attempts are limited per address already
+    principal = await resources.identity.bearer(token.strip())
+    if principal is None:
+        resources.wrong_tokens.note(client)  # without a delay, because attempts per address are already limited
         _log.warning("dashboard_sign_in_refused", client=client)
-        return _form(request, next, status=401, message="Wrong admin token.")
-    cookie = await sessions_of(request).open()
-    _log.info("dashboard_signed_in", client=client)
+        return _form(request, next, status=401, message="This admin token is invalid, revoked or expired.")
     response = RedirectResponse(safe_next(next), status_code=303)
-    set_cookie(request, response, COOKIE, cookie, lasts=LIFETIME)
-    response.delete_cookie(GUEST_COOKIE, path=PATH)
+    await start_session(request, response, principal)
+    _log.info("dashboard_signed_in", client=client, actor=principal.actor)
     return response
 
 
 @signed_in.post("/sign-out")
-async def sign_out(request: Request, operator: OperatorDep) -> Response:
+@requires(Role.VIEWER)
+async def sign_out(request: Request, resources: ResourcesDep, operator: OperatorDep) -> Response:
+    """End the session, then the one at the provider, if the operator signed in there."""
     await sessions_of(request).close(operator)
-    response = RedirectResponse(f"{PATH}/sign-in", status_code=303)
+    provider = resources.oidc if operator.principal.kind == "user" else None
+    url = None if provider is None else await provider.sign_out_url()
+    if url is None:
+        response: Response = RedirectResponse(f"{PATH}/sign-in", status_code=303)
+    else:  # The policy of our pages doesn't let a form redirect to another site.
+        response = page(request, "sign_in/sign_out.html", url=url)
     response.delete_cookie(COOKIE, path=PATH)
     return response
 
 
 @signed_in.post("/theme")
+@requires(Role.VIEWER)
 async def set_theme(
     request: Request, theme: Annotated[str, Form()], next: Annotated[str | None, Form()] = None
 ) -> Response:
@@ -87,7 +95,8 @@ async def set_theme(
 
 @router.get("/static/{version}/{name}")
 async def static_file(version: str, name: str) -> Response:
-    """A static file. An outdated version gets the current file, because a page may be older than the gateway."""
+    """A static file. A request for an outdated version gets the current file, because a page may be older than the
+    running gateway."""
     file = STATIC_FILES.get(name)
     if file is None:
         raise HTTPException(404, "File not found.")
@@ -97,7 +106,15 @@ async def static_file(version: str, name: str) -> Response:
 
 def _form(request: Request, next: str | None, *, status: int = 200, message: str | None = None) -> Response:
     nonce = request.cookies.get(GUEST_COOKIE) or token_urlsafe(32)
-    guest = sessions_of(request).guest(nonce)
-    response = page(request, "sign_in/page.html", status=status, message=message, next=safe_next(next), guest=guest)
+    guest, provider = sessions_of(request).guest(nonce), request.state.resources.oidc is not None
+    response = page(
+        request,
+        "sign_in/page.html",
+        status=status,
+        message=message,
+        next=safe_next(next),
+        guest=guest,
+        provider=provider,
+    )
     set_cookie(request, response, GUEST_COOKIE, nonce, lasts=None)
     return response

@@ -15,6 +15,7 @@ from app.dashboard.page_security import DashboardRoute
 from app.dashboard.query_fields import OptionalWord
 from app.dashboard.templating import page
 from app.dependencies import ResourcesDep
+from app.identity import Role, requires
 from app.resources import Resources
 from app.worker_sync.worker_heartbeat import LiveWorker, live_workers
 
@@ -36,6 +37,7 @@ class AuditQuery(BaseModel):
 
 
 @router.get("/system")
+@requires(Role.VIEWER)
 async def show(request: Request, resources: ResourcesDep, query: Annotated[AuditQuery, Query()]) -> Response:
     checks = await check_health(resources)
     workers = await live_workers(resources.database)
@@ -59,7 +61,7 @@ async def show(request: Request, resources: ResourcesDep, query: Annotated[Audit
 
 
 async def _audit(resources: Resources, query: AuditQuery) -> tuple[list[dict[str, Any]], str | None]:
-    """A page of the audit log, and the URL of the next page."""
+    """Return a page of the audit log and the URL of the next page."""
     after = None if query.cursor is None else decode_cursor(query.cursor, datetime, str)
     filter = AuditFilter(actor=query.actor, action=query.action, target=query.target)
     found = await entries(resources.database, filter, limit=_PAGE + 1, after=(after[0], after[1]) if after else None)
@@ -69,12 +71,13 @@ async def _audit(resources: Resources, query: AuditQuery) -> tuple[list[dict[str
 
 
 def _changed(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tuple[str, Any, Any]]:
-    """The fields that changed, each with its value before and after; None if it was absent."""
+    """Return the changed fields with their values before and after the change. A value is None if the field was
+    absent."""
     old, new = before or {}, after or {}
     return [(name, old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)]
 
 
 def _worker(worker: LiveWorker, newest: dict[str, int]) -> dict[str, Any]:
-    """Describe a worker. ``current`` means that it has loaded the newest version of every policy, and no deleted
-    policy."""
+    """Describe a worker. ``current`` means that the worker has loaded the newest version of every policy and no deleted
+    policies."""
     return {"of": worker, "current": dict(worker.versions) == newest}

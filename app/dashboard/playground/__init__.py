@@ -1,1 +1,1 @@
-"""The playground: its form, its examples, and running a reply through the pipeline."""
+"""The playground: its form, its examples, and the code that runs a reply through the pipeline."""

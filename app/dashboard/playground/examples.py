@@ -1,4 +1,5 @@
-"""The playground's examples: documents, and an answer that partly contradicts them. All of them are fictional."""
+"""The playground's examples. Each has documents and an answer that partly contradicts them. All content is
+fictional."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormDocument:
-    """A document as entered in the form; numbers are text too."""
+    """A document as entered in the form. Numbers are stored as text."""
 
     name: str = ""
     text: str = ""
@@ -25,7 +26,7 @@ class Example:
 EXAMPLES: Mapping[str, Example] = {
     "tablets": Example(
         title="Leaflet",
-        question="How do I take Ostrevane, and how much at most?",
+        question="How do I take Ostrevane, and what is the maximum dose?",
         answer=(
             "Take one 10 mg tablet twice a day with food. Do not take more than 8 tablets in 24 hours. "
             "If you miss a dose, take it as soon as you remember. Grapefruit juice makes the tablets stronger."
@@ -103,4 +104,4 @@ EXAMPLES: Mapping[str, Example] = {
         ),
     ),
 }
-"""The examples, keyed by the name used in the page's URL."""
+"""The examples by name. The page's URL contains the name."""

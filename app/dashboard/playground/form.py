@@ -1,4 +1,4 @@
-"""The playground's form: reading it, validating it and turning it into a run."""
+"""The playground's form: reads and validates it, and converts it to a run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from app.dashboard.playground.playground_runner import AGENT, PlaygroundRun
 from app.dashboard.trace.reply_pieces import Storage, storage_of
 from app.policy_admin.policy_document import StoredPolicy
 from app.policy_admin.policy_rows import as_policy
-from policies.engine import PolicyEngine
+from policies.policy_selection import PolicyEngine
 from policies.types import Scope
 
 IN_FORCE = "in-force"
@@ -23,8 +23,8 @@ _LONGEST_WORD = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundForm:
-    """The form's content. ``policy`` is a policy id, IN_FORCE or empty. ``ask`` means to ask the upstream instead of
-    judging a pasted answer."""
+    """The form's content. ``policy`` is a policy id, IN_FORCE or empty. If ``ask`` is set, the upstream answers the
+    question. Otherwise the pasted answer is judged."""
 
     ask: bool = False
     question: str = ""
@@ -36,12 +36,12 @@ class PlaygroundForm:
 
     @property
     def filled_documents(self) -> list[FormDocument]:
-        """The documents that have text."""
+        """Return the documents that have text."""
         return [document for document in self.documents if document.text.strip()]
 
 
 def read_form(form: FormData) -> PlaygroundForm:
-    """Read the form as it was submitted."""
+    """Read the submitted form."""
     columns = [[_text(value) for value in form.getlist(name)] for name in ("doc_name", "doc_text", "doc_relevance")]
     ages = [_text(value) for value in form.getlist("doc_age")]
     size = min(_MOST_DOCUMENTS, max(map(len, (*columns, ages))))
@@ -66,13 +66,14 @@ def read_form(form: FormData) -> PlaygroundForm:
 
 
 def example_form(name: str) -> PlaygroundForm:
-    """Build the form filled with an example."""
+    """Build a form filled in with an example."""
     example = EXAMPLES.get(name) or next(iter(EXAMPLES.values()))
     return PlaygroundForm(question=example.question, answer=example.answer, documents=example.documents)
 
 
 def form_from_trace(trace: Mapping[str, Any]) -> PlaygroundForm | None:
-    """Build the form filled with a logged request's documents and reply, or return None if their text wasn't stored."""
+    """Build a form filled in with the documents and reply of a logged request. Return None if their text wasn't
+    stored."""
     if storage_of(trace, Storage.NONE) is not Storage.FULL:
         return None
     said = "".join(sentence["claims"][0]["text"] or "" for sentence in trace["sentences"] if sentence["choice"] == 0)
@@ -95,10 +96,10 @@ def form_from_trace(trace: Mapping[str, Any]) -> PlaygroundForm | None:
 
 
 def form_errors(form: PlaygroundForm) -> dict[str, str]:
-    """Error messages by field name."""
+    """Return error messages by field name."""
     errors: dict[str, str] = {}
     if not form.filled_documents:
-        errors["documents"] = "Paste at least one document; the answer is judged against it."
+        errors["documents"] = "Paste at least one document to judge the answer against."
     if form.ask and not form.question.strip():
         errors["question"] = "Enter a question for the upstream."
     if form.ask and not form.model:
@@ -114,8 +115,8 @@ def form_errors(form: PlaygroundForm) -> dict[str, str]:
 
 
 def playground_run(form: PlaygroundForm, policy: StoredPolicy | None) -> PlaygroundRun:
-    """Build the run that the form describes. ``policy`` is the policy selected in the form, which is enforced
-    regardless of its scope and mode. Raises RulesError if its rules are invalid."""
+    """Build the run that the form describes. ``policy`` is the policy selected in the form. It is enforced regardless
+    of its scope and mode. Raises RulesError if its rules are invalid."""
     engine: PolicyEngine | None = PolicyEngine(())
     if policy is not None:
         alone = replace(as_policy(policy), scope=Scope(), enabled=True, mode="enforce", canary_percent=100)
@@ -156,6 +157,6 @@ def _number(value: float | None) -> str:
 
 
 def _text(value: object) -> str:
-    """A field's text with plain line breaks, encodable as UTF-8."""
+    """Return a field's text with plain line breaks, without characters that UTF-8 can't encode."""
     text = value if isinstance(value, str) else ""
     return text.replace("\r\n", "\n").encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Converts the events of a playground run to JSON lines that contain page fragments."""
+"""Converts the events of a playground run to JSON Lines that contain page fragments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from judges.types import LABELS_WORST_FIRST, Chunk
 
 
 class StepRenderer:
-    """Renders one run, event by event. ``chunks`` are its documents."""
+    """Renders a run event by event. ``chunks`` are the run's documents."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         documents = [
@@ -32,7 +32,7 @@ class StepRenderer:
         self._sentences = 0
 
     def render(self, event: PlaygroundEvent) -> dict[str, Any]:
-        """Render an event as a JSON object, whose ``kind`` is ``text`` (not judged yet), ``sent`` (to the client) or
+        """Render an event as a JSON object. Its ``kind`` is ``text`` (not judged yet), ``sent`` (to the client) or
         ``finished``."""
         match event:
             case ModelText(text=text):
@@ -58,7 +58,7 @@ class StepRenderer:
         return render("playground/step.html", sentence=sentence, view=view, **context)
 
     def _row(self, event: SentenceReleased) -> dict[str, Any]:
-        """Convert the sentence to a row of a trace."""
+        """Convert a sentence to a row of a trace."""
         labels = {claim["verdict"] for claim in event.claims}
         return {
             "choice": 0,
@@ -74,7 +74,7 @@ class StepRenderer:
         source = claim["best_source"] or {}
         verdict = {"claim": {"text": claim["claim"] or ""}, "entailed": claim["score"], "escalated": claim["escalated"]}
         reasoning = {"explanation": claim["explanation"], "correction": claim["correction"]}
-        if claim["verdict"] == "contradicted":
+        if claim["verdict"] == "contradicted" and claim["confidence"] is not None:
             verdict["contradicted"] = claim["confidence"]
         return {
             "label": claim["verdict"],

@@ -1,7 +1,5 @@
-"""Runs a pasted or upstream answer through the gateway's own pipeline without writing to the event log.
-
-It reports, as it happens, what the gateway would send to a client.
-"""
+"""Runs a pasted or upstream answer through the gateway's pipeline without writing to the event log. Reports what the
+gateway would send to a client, as it happens."""
 
 import asyncio
 import json
@@ -15,7 +13,6 @@ import httpx
 import orjson
 import structlog
 
-from app.concurrency import TaskScope
 from app.config import UpstreamSpec
 from app.errors import GatewayError
 from app.events.queries import trace_of
@@ -38,8 +35,9 @@ from app.protocols.openai_chat.adapter import ChatAdapter
 from app.resources import Resources
 from app.settings import StoreText
 from app.upstream import UpstreamClient
+from judges.concurrency import TaskScope
 from judges.types import Chunk
-from policies.engine import PolicyEngine
+from policies.policy_selection import PolicyEngine
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -52,8 +50,8 @@ _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundRun:
-    """A run to perform. If ``answer`` is None, ``model`` is asked the ``question``. ``documents`` are in the request
-    format. If ``engine`` is None, the policies in force for ``agent`` apply."""
+    """A run to perform. A playground run. If ``answer`` is None, ``model`` answers the ``question``. ``documents`` are
+    in the request format. If ``engine`` is None, the active policies for ``agent`` apply."""
 
     documents: Sequence[Mapping[str, Any]]
     answer: str | None
@@ -72,8 +70,8 @@ class ModelText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceReleased:
-    """A sentence was sent to the client, with its claims as the client sees them. ``skipped`` is text before it that
-    was withheld; ``held`` is text after it that is still in the buffer."""
+    """A sentence was sent to the client, with its claims as the client sees them. ``skipped`` is withheld text before
+    the sentence. ``held`` is text after it that is still in the buffer."""
 
     text: str
     claims: Sequence[Mapping[str, Any]]
@@ -83,14 +81,15 @@ class SentenceReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacementSent:
-    """Text that the client gets instead of blocked text."""
+    """The client received this text instead of blocked text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """The run is over. ``trace`` has the format of the event log; ``error`` says why the reply failed or broke off."""
+    """The run has ended. ``trace`` has the format of the event log. ``error`` says why the reply failed or was cut
+    off."""
 
     trace: Mapping[str, Any] | None
     error: str | None
@@ -101,7 +100,7 @@ PlaygroundEvent = ModelText | SentenceReleased | ReplacementSent | RunFinished
 
 async def run_playground(resources: Resources, run: PlaygroundRun) -> AsyncGenerator[PlaygroundEvent, None]:
     """Run a reply and yield events as they happen. Closing the generator stops the run. Raises InvalidRequestError on
-    the first step if documents or options are invalid."""
+    the first step if the documents or options are invalid."""
     request_with = _request_factory(resources, run)
     queue: asyncio.Queue[PlaygroundEvent] = asyncio.Queue()
     tasks = TaskScope()
@@ -119,7 +118,7 @@ async def run_playground(resources: Resources, run: PlaygroundRun) -> AsyncGener
 
 
 def read_chunks(resources: Resources, run: PlaygroundRun) -> Sequence[Chunk]:
-    """Parse the documents to chunks like the gateway. Raises InvalidRequestError."""
+    """Parse the documents into chunks, like the gateway does. Raises InvalidRequestError."""
     return _request_factory(resources, run)(ChatAdapter()).parsed.chunks
 
 
@@ -132,7 +131,7 @@ def _request_factory(resources: Resources, run: PlaygroundRun) -> Callable[[Chat
         "grounding": {"agent": run.agent, "inject": "none" if run.answer is not None else "system"},
     }
     parsed = read_chat(json.dumps(body).encode(), {}, Limits.of(resources.settings))
-    # Headers of the page's request, its cookie above all, must not reach the upstream.
+    # The headers of the browser's request, especially its cookies, must not reach the upstream.
     return lambda adapter: GatewayRequest(
         adapter=adapter, parsed=parsed, headers=[("content-type", "application/json")]
     )
@@ -140,8 +139,9 @@ def _request_factory(resources: Resources, run: PlaygroundRun) -> Callable[[Chat
 
 def _streams_live(resources: Resources, run: PlaygroundRun) -> bool:
     engine = run.engine or resources.policies.engine
-    policies = engine.in_scope(agent=run.agent, model=run.model, key=None, unit=AGENT)
-    return str(policies.grounding_settings.stream_mode) == "live"
+    model = resources.upstream.names_of(run.model)
+    policies = engine.in_scope(agent=run.agent, model=model, key=None, unit=AGENT)
+    return str(policies.reply_settings.stream_mode) == "live"
 
 
 async def _run(
@@ -149,7 +149,10 @@ async def _run(
 ) -> None:
     log = _MemoryLog()
     error: str | None = None
-    pasted = None if run.answer is None else UpstreamClient([_PASTED], transport=_PastedAnswer(run.answer))
+    pasted = None
+    if run.answer is not None:
+        names_of = resources.upstream.names_of
+        pasted = UpstreamClient([_PASTED], transport=_PastedAnswer(run.answer), names_of=names_of)
     try:
         reply = await _gateway(resources, run, log, pasted).respond(call)
         if reply.stream is None:
@@ -164,7 +167,7 @@ async def _run(
         error = failure.message
     except Exception:
         _log.exception("playground_run_failed")
-        error = "The gateway couldn't complete the reply. Its log has the details."
+        error = "The gateway couldn't complete the reply. See the gateway's log."
     finally:
         if pasted is not None:
             await pasted.aclose()
@@ -173,7 +176,7 @@ async def _run(
 
 
 def _gateway(resources: Resources, run: PlaygroundRun, log: "_MemoryLog", pasted: UpstreamClient | None) -> Gateway:
-    """Build a gateway like this process's, with judging always on and no event log."""
+    """Build a gateway like the one in this process, but with judging always on and without an event log."""
     settings = resources.settings.model_copy(update={"store_text": StoreText.FULL, "annotate_by_default": True})
     return replace(
         resources.gateway,
@@ -187,12 +190,13 @@ def _gateway(resources: Resources, run: PlaygroundRun, log: "_MemoryLog", pasted
 
 
 def _refused(status: int, body: bytes) -> str:
-    """The message for an upstream's error response. It repeats only the error code, because the text may quote keys."""
+    """Return the message for an error response from an upstream. It includes only the error code, because the response
+    text may contain keys."""
     code = None
     with suppress(orjson.JSONDecodeError, AttributeError):
         code = (orjson.loads(body).get("error") or {}).get("code")
     shown = f" ({code})" if isinstance(code, str) and _CODE.fullmatch(code) else ""
-    return f"The upstream answered with status {status}{shown}."
+    return f"The upstream responded with status {status}{shown}."
 
 
 @dataclass(slots=True)
@@ -214,7 +218,8 @@ _PASTED = UpstreamSpec(name="pasted", base_url="http://pasted.invalid/v1")
 
 
 class _PastedAnswer(httpx.AsyncBaseTransport):
-    """An upstream that streams the pasted answer a few words at a time. A second request, to regenerate, gets a 400."""
+    """An upstream that streams the pasted answer a few words at a time. A second request, to regenerate the answer,
+    gets a 400."""
 
     def __init__(self, answer: str) -> None:
         self._answer = answer
@@ -250,8 +255,10 @@ def _frame(delta: Mapping[str, Any], finish: str | None = None) -> bytes:
 
 
 class _ReportingAdapter(ChatAdapter):
-    """Reports the model's text and the gateway's output instead of encoding them. ``live`` means that text is sent
-    before it is judged."""
+    """Reports the model's text and the gateway's output instead of encoding them. If ``live``, text is sent before it
+    is judged."""
+
+    judges_reasoning = False  # only the answer is shown
 
     def __init__(
         self, report: Callable[[PlaygroundEvent], None], *, live: bool, fields: KnownFields | None = None

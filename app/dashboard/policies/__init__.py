@@ -1,1 +1,1 @@
-"""What the policy pages need: the form's fields, the editor's state and version diffs."""
+"""Helpers for the policy pages: the form's fields, the editor's state, and version diffs."""

@@ -1,4 +1,4 @@
-"""The state of the policy form: what was entered, what is wrong with it, and what a simulation found."""
+"""The state of the policy form: its entries, their errors, and the result of a simulation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,14 +14,14 @@ from policies.policy_warnings import GatewayFacts, policy_warnings
 from policies.registry import parse_rules
 
 SIMULATION_LIMITS = (100, 1_000, 10_000, 100_000)
-"""How many requests a simulation may replay."""
+"""The choices for the number of requests that a simulation replays."""
 DEFAULT_LIMIT = SIMULATION_LIMITS[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """The result of a simulation. ``changed`` counts requests by action before and after; ``other_reasons`` counts
-    requests with the same action but different reasons."""
+    """The result of a simulation. ``changed`` counts requests by their action before and after. ``other_reasons``
+    counts requests with the same action but different reasons."""
 
     tally: SimulationSummary
     summary: Mapping[str, Any]
@@ -45,10 +45,16 @@ class SimulationResult:
         )
 
 
+_SHADOW = (
+    "This policy starts in shadow mode: its decisions are logged, but replies don't change. When you are happy with "
+    "its decisions, set the mode to enforce."
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class PolicyEditor:
     """The form's state. ``saved`` has the stored policy's entries, and ``version`` is the version being edited.
-    ``stale`` means that somebody else has saved a newer version. ``limit`` is the number of requests that a simulation
+    ``stale`` means that someone else has saved a newer version. ``limit`` is the number of requests that a simulation
     replays."""
 
     category: str
@@ -70,34 +76,37 @@ class PolicyEditor:
 
     @classmethod
     def new(cls, document: Mapping[str, Any], category: str, note: str = "") -> "PolicyEditor":
-        return cls(category=category, entries=entries_of(document, category), note=note)
+        """Build the editor for a new policy based on ``document``. It starts in shadow mode, regardless of the mode of
+        ``document``, because saving an untested policy must not change replies."""
+        entries = entries_of({**document, "mode": "shadow"}, category)
+        return cls(category=category, entries=entries, note=f"{note} {_SHADOW}".lstrip())
 
     def draft(self) -> PolicyDraft:
         """Validate the entries. Raises InvalidAdminRequestError."""
         return parse_document(document_of(self.entries, self.category))
 
     def warnings(self, facts: GatewayFacts) -> Mapping[str, Sequence[str]]:
-        """Return the warnings about the entered rules and scope, by field key; if they are invalid, the errors instead.
-        The other fields may still be empty."""
+        """Return warnings about the entered rules and scope, by field key. If they are invalid, return their errors
+        instead. Other fields may still be empty."""
         document = document_of(self.entries, self.category)
         try:
             rules = parse_rules(self.category, document["rules"])
         except RulesError as error:
             return {key: [message] for key, message in errors_by_field(error.errors, self.category).items()}
         found: dict[str, list[str]] = {}
-        for warning in policy_warnings(rules, document["scope"]["models"], facts):
+        for warning in policy_warnings(self.category, rules, document["scope"]["models"], facts):
             found.setdefault(".".join(warning.loc), []).append(warning.msg)
         return found
 
     def fill_in(self, given: Mapping[str, Sequence[str]]) -> None:
-        """Replace the entries of fields that ``given`` has values for."""
+        """Replace the entries of the fields in ``given``."""
         known = {each.key for each in all_fields(self.category)}
         filled = {key: [text for text in texts if text] for key, texts in given.items() if key in known}
         self.entries = {**self.entries, **filled}
 
     async def reconcile(self, store: PolicyStore, ours: PolicyDraft, policy: StoredPolicy) -> None:
-        """Merge with the newer version that somebody else saved: adopt what only they changed and list the differences.
-        The next save replaces their version."""
+        """Merge with the newer version that someone else saved: adopt the fields that only they changed, and list the
+        differences. The next save replaces their version."""
         policy = await store.get(policy.id)
         theirs = policy.draft()
         found = await store.versions(policy.id, before=self.version + 1, limit=1)

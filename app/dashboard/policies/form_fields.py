@@ -1,7 +1,7 @@
-"""The policy form: its fields, generated from the JSON Schema of the rules, and the conversion to and from a document.
+"""The policy form: generates its fields from the JSON Schema of the rules, and converts entries to and from a document.
 
-Nothing is validated here. A value that doesn't parse as its field's type is passed on as text, so that the validation
-all policies go through reports it.
+Nothing is validated here. A value that can't be parsed as its field's type is passed on as text. The validation that
+applies to all policies then reports it.
 """
 
 import re
@@ -15,7 +15,7 @@ from app.policy_admin.policy_document import PolicyDocument
 from policies.registry import json_schema
 
 Entries = Mapping[str, Sequence[str]]
-"""The contents of a form: the texts of all inputs, by input name."""
+"""The contents of a form: the texts of each input, by input name."""
 Kind = Literal["flag", "choice", "number", "integer", "line", "text", "names"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
@@ -25,6 +25,7 @@ _LARGEST_SHOWN = 1_000_000_000
 _BASICS = ("name", "enabled")
 _ROLLOUT = ("mode", "canary_percent", "priority")
 _OTHER_RULES = "Other rules"
+_RULES = "Rules"
 _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "grounding": {
         "Violations": (
@@ -58,6 +59,7 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "score_relevance_floor",
             "abstention_threshold",
         ),
+        "Answers": ("min_answer_relevance", "report_completeness"),
         "Citations": ("require_source_grounding", "min_citations", "require_valid_citations"),
         "LLM judge": (
             "llm_grounding_check",
@@ -69,13 +71,21 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "retrieval": {
         "Relevance and age": (
+            "relevance_scale",
             "min_relevance_score",
+            "relevance_scale",
             "action_on_low_relevance",
             "max_source_age_days",
             "action_on_stale_source",
             "on_missing_metadata",
         ),
-        "Number of documents": ("require_documents", "min_chunks", "max_chunks", "action_on_chunk_violation"),
+        "Number of documents": (
+            "require_documents",
+            "min_chunks",
+            "max_chunks",
+            "action_on_chunk_violation",
+            "on_all_dropped",
+        ),
         "Allowed sources": (
             "allowed_collections",
             "action_on_disallowed_collection",
@@ -84,14 +94,16 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         ),
         "Source diversity": ("require_source_diversity", "max_single_source_ratio", "action_on_domination"),
         "Conflicting documents": ("check_conflicts",),
+        "Instructions in documents": ("on_injected_instructions",),
     },
 }
-"""The headings of the form and the rules under each. Rules that aren't listed come last."""
+"""The form's headings and the rules under each. Rules that aren't listed come last. A category doesn't need an
+entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """An input of the form. ``path`` locates its value in the document; if ``optional``, an empty input means null."""
+    """An input of the form. ``path`` locates its value in the document. If ``optional``, an empty input means null."""
 
     path: tuple[str, ...]
     kind: Kind
@@ -104,7 +116,7 @@ class FormField:
 
     @property
     def key(self) -> str:
-        """The name of its input."""
+        """The name of the input."""
         return ".".join(self.path)
 
     @property
@@ -112,7 +124,7 @@ class FormField:
         return self.path[-1]
 
     def read(self, texts: Sequence[str]) -> Any:
-        """Convert the entered text to a JSON value; return the text itself if it doesn't parse as this kind."""
+        """Convert the entered text to a JSON value. If it can't be parsed as this kind, return the text itself."""
         if self.kind == "flag":
             return bool(texts)
         if self.kind == "names":
@@ -127,7 +139,7 @@ class FormField:
         return text
 
     def write(self, value: Any) -> list[str]:
-        """Convert ``value`` to the input texts from which ``read`` returns it."""
+        """Convert ``value`` to input texts. This is the inverse of ``read``."""
         match value:
             case None:
                 return []
@@ -142,7 +154,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleGroup:
-    """A heading with its fields."""
+    """A heading and its fields."""
 
     title: str
     fields: tuple[FormField, ...]
@@ -154,7 +166,7 @@ class RuleGroup:
 
 @cache
 def basics() -> Mapping[str, FormField]:
-    """The fields that every policy has besides its rules, by key."""
+    """Return the fields, by key, that every policy has in addition to its rules."""
     schema = PolicyDocument.model_json_schema()
     scope = schema["$defs"]["ScopeDocument"]["properties"]
     properties = {name: schema["properties"][name] for name in (*_BASICS, *_ROLLOUT)}
@@ -164,31 +176,31 @@ def basics() -> Mapping[str, FormField]:
 
 @cache
 def rule_groups(category: str) -> tuple[RuleGroup, ...]:
-    """The rules of a known category, grouped."""
+    """Return the rules of a known category, grouped."""
     rules = {field.name: field for field in _fields(json_schema()[category]["properties"], ("rules",))}
     groups = []
     for title, names in _GROUPS.get(category, {}).items():
         if found := [rules.pop(name) for name in names if name in rules]:
             groups.append(RuleGroup(title=title, fields=tuple(found)))
     if rules:
-        groups.append(RuleGroup(title=_OTHER_RULES, fields=tuple(rules.values())))
+        groups.append(RuleGroup(title=_OTHER_RULES if groups else _RULES, fields=tuple(rules.values())))
     return tuple(groups)
 
 
 def all_fields(category: str) -> Iterator[FormField]:
-    """All fields of a policy of a known category."""
+    """Yield all fields of a policy of a known category."""
     yield from basics().values()
     for group in rule_groups(category):
         yield from group.fields
 
 
 def entries_of(document: Mapping[str, Any], category: str) -> dict[str, list[str]]:
-    """The form entries of ``document``, with defaults for missing values."""
+    """Convert ``document`` to form entries. Missing values get their defaults."""
     return {field.key: field.write(_at(document, field.path, field.default)) for field in all_fields(category)}
 
 
 def document_of(entries: Entries, category: str) -> dict[str, Any]:
-    """The entered document, not validated."""
+    """Convert form entries to a document, without validating it."""
     document: dict[str, Any] = {"category": category}
     for field in all_fields(category):
         place = document
@@ -199,7 +211,7 @@ def document_of(entries: Entries, category: str) -> dict[str, Any]:
 
 
 def errors_by_field(errors: Iterable[Mapping[str, Any]], category: str) -> dict[str, str]:
-    """Error messages by field key, from ``[{loc, msg}]``; errors that belong to no field are under ``""``."""
+    """Group ``[{loc, msg}]`` errors by field key. Errors that belong to no field are under ``""``."""
     known = {field.key for field in all_fields(category)}
     found: dict[str, list[str]] = {}
     for error in errors:
@@ -248,7 +260,7 @@ def _kind(schema: Mapping[str, Any]) -> Kind:
             return "integer"
         case {"type": "array"}:
             return "names"
-        # Texts that must not be empty are names; the others are prose.
+        # Texts that must not be empty are names; all others are prose.
         case {"minLength": least} if least > 0:
             return "line"
     return "text"

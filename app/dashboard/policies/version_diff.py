@@ -1,14 +1,14 @@
 """Differences between two versions of a policy, field by field."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, Literal
 
 from app.dashboard.policies.form_fields import all_fields
-from app.policy_admin.policy_document import PolicyDraft, PolicyVersion
+from app.policy_admin.policy_document import PolicyDraft, PolicyVersion, complete_rules
 
 _WORDS = re.compile(r"\s+|[^\s]+")
 _MOST_WORDS = 2_000
@@ -18,7 +18,7 @@ _CATEGORY = "category"
 
 @dataclass(frozen=True, slots=True)
 class DiffPiece:
-    """Part of a value: the ``same`` in both versions, ``gone`` or ``new``."""
+    """Part of a value. It is the ``same`` in both versions, ``gone``, or ``new``."""
 
     kind: Literal["same", "gone", "new"]
     text: str
@@ -37,7 +37,8 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditConflict:
-    """A field that differs between a concurrently saved version and the form. ``by`` says who changed it."""
+    """A field that differs between the form and a version that someone else saved in the meantime. ``by`` says who
+    changed it."""
 
     key: str
     theirs: str
@@ -46,12 +47,12 @@ class EditConflict:
 
 
 def draft_of(version: PolicyVersion) -> PolicyDraft:
-    """The draft that a version was saved from."""
+    """Return the draft of a saved version."""
     return PolicyDraft(**{field.name: getattr(version, field.name) for field in fields(PolicyDraft)})
 
 
 def changes(before: PolicyDraft, after: PolicyDraft) -> list[FieldChange]:
-    """The fields that differ, in the order of the form."""
+    """Return the fields that differ, in form order."""
     old, new = _values(before), _values(after)
     shown = {**_shown_as(before.category), **_shown_as(after.category)}
     return [
@@ -68,7 +69,7 @@ def changes(before: PolicyDraft, after: PolicyDraft) -> list[FieldChange]:
 
 
 def non_default_rules(draft: PolicyDraft) -> list[tuple[str, str, str, str]]:
-    """The rules that differ from their defaults, as (name, value, default, description)."""
+    """Return the rules that differ from their defaults, as (name, value, default, description)."""
     values = _values(draft)
     return [
         (field.name, words(values.get(field.key)), words(field.default), field.meaning)
@@ -78,7 +79,7 @@ def non_default_rules(draft: PolicyDraft) -> list[tuple[str, str, str, str]]:
 
 
 def conflicts(base: PolicyDraft, theirs: PolicyDraft, ours: PolicyDraft) -> list[EditConflict]:
-    """The fields in which ``theirs`` and ``ours`` differ; both are based on ``base``."""
+    """Return the fields that differ between ``theirs`` and ``ours``. Both are based on ``base``."""
     was, saved, entered = _values(base), _values(theirs), _values(ours)
     return [
         EditConflict(
@@ -114,15 +115,7 @@ def _shown_as(category: str) -> Mapping[str, str]:
 
 
 def _values(draft: PolicyDraft) -> dict[str, Any]:
-    return dict(_flat(asdict(draft), ""))
-
-
-def _flat(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", value
+    return replace(draft, rules=complete_rules(draft)).flat()
 
 
 def _pieces(before: Any, after: Any) -> tuple[DiffPiece, ...]:

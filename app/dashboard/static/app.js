@@ -75,7 +75,7 @@ export function ready(root) {
     if (/ago|now/.test(element.textContent)) continue;
     element.textContent = forms[element.dataset.form ?? "full"].format(new Date(element.dateTime)).replace(",", "");
   }
-  for (const element of root.querySelectorAll("[data-refresh]")) keepFresh(element);
+  for (const element of [root, ...root.querySelectorAll("[data-refresh]")]) if (element.dataset?.refresh) keepFresh(element);
   for (const element of root.querySelectorAll("[data-script-only]")) element.hidden = false;
 }
 
@@ -128,8 +128,9 @@ addEventListener("submit", (event) => {
 });
 let typing;
 addEventListener("input", (event) => {
-  const form = event.target.closest("form[data-swap][data-auto]");
-  if (!form) return;
+  // A field may belong to a form elsewhere in the page.
+  const form = event.target.form;
+  if (!form?.matches("[data-swap][data-auto]")) return;
   clearTimeout(typing);
   typing = setTimeout(() => send(form), event.target.matches("input:not([type=checkbox], [type=radio])") ? 300 : 0);
 });
@@ -176,6 +177,11 @@ function hint(over) {
   const name = chart?.querySelectorAll("tbody th")[at]?.textContent;
   return name ? [name, ...lines].join("\n") : over.dataset.tip;
 }
+
+addEventListener("click", (event) => {
+  const point = event.target.closest?.(".hit[data-href]");
+  if (point) location.assign(point.dataset.href);
+});
 
 const tip = document.createElement("div");
 tip.className = "tip";

@@ -1,1 +1,1 @@
-"""What the page of one request shows: the reply, its claims and evidence, and the timeline."""
+"""The contents of a trace page: the reply, its claims and evidence, and the timeline."""

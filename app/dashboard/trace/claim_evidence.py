@@ -1,4 +1,4 @@
-"""The sentences of a trace, each with its claims and their evidence."""
+"""The sentences of a trace, with their claims and evidence."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from judges.features.numbers import Relation, compare
 
 _LONGEST_CLAIM = 2_000
 _MOST_COMPARED = 60
-"""Maximum number of claims per page whose numbers are compared with the evidence; a long reply may have more."""
+"""Maximum number of claims per page whose numbers are compared with the evidence. A long reply may have more claims."""
 _COMPARED_CHARS = 1_000
 _REASONS = {
     "timeout": "The judge timed out.",
@@ -26,16 +26,16 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberDifference:
-    """A number in a claim that its evidence doesn't confirm. ``other`` is the number in the evidence, if any."""
+    """A number in a claim that the evidence doesn't confirm. ``other`` is the number in the evidence, if any."""
 
     said: str
     other: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvidencePassage:
-    """The passage that a verdict is based on, from character ``start`` to ``end`` of the document. ``text`` is None if
-    texts weren't stored. ``against``: the passage contradicts the claim."""
+class ShownPassage:
+    """The passage on which a verdict is based, from character ``start`` to ``end`` of the document. ``text`` is None if
+    texts weren't stored. ``against`` means that the passage contradicts the claim."""
 
     document: int
     name: str
@@ -57,7 +57,8 @@ class DocumentSupport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimView:
-    """A claim with its evidence. ``text`` is None if it is the same as the sentence's."""
+    """A claim with its evidence. ``text`` is None if the claim is the whole sentence. ``unsupported`` lists the parts
+    that no document supports, if the judge reports them and texts were stored."""
 
     label: str
     text: Markup | None
@@ -69,14 +70,15 @@ class ClaimView:
     explanation: Markup | None
     correction: Markup | None
     numbers: Sequence[NumberDifference]
-    passage: EvidencePassage | None
+    unsupported: Sequence[Markup]
+    passage: ShownPassage | None
     support: Sequence[DocumentSupport]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceView:
-    """``key`` identifies the sentence within the page. ``start`` is its offset in its choice, ``length`` its length, in
-    characters."""
+    """``key`` identifies the sentence within the page. ``start`` is its offset within its choice, and ``length`` is its
+    length. Both are in characters."""
 
     key: str
     number: int
@@ -91,17 +93,17 @@ class SentenceView:
 
     @property
     def documents(self) -> set[int]:
-        """The documents that the verdict is based on."""
+        """Return the documents on which the verdict is based."""
         return {claim.passage.document for claim in self.claims if claim.passage is not None}
 
 
 def sentences_of(trace: Mapping[str, Any]) -> list[SentenceView]:
-    """The sentences of a trace, in order."""
+    """Return the sentences of a trace, in order."""
     return list(SentenceReader(trace["documents"]).sentences(trace["sentences"]))
 
 
 class SentenceReader:
-    """Reads sentences that were judged against ``documents``, rows of a trace."""
+    """Builds sentences from the rows of a trace. ``documents`` are the documents they were judged against."""
 
     def __init__(self, documents: Sequence[Row]) -> None:
         self._documents = {row["position"]: row for row in documents}
@@ -153,12 +155,14 @@ class SentenceReader:
             explanation=shown(verdict["explanation"], _LONGEST_CLAIM) if verdict.get("explanation") else None,
             correction=shown(verdict["correction"], _LONGEST_CLAIM) if verdict.get("correction") else None,
             numbers=numbers,
+            unsupported=_unsupported(row),
             passage=passage,
             support=self._support(verdict, passage),
         )
 
-    def _text_of(self, row: Row, passage: EvidencePassage) -> tuple[str, tuple[int, int]]:
-        """The text that contains the passage, and its span there: the document's, or else the stored passage itself."""
+    def _text_of(self, row: Row, passage: ShownPassage) -> tuple[str, tuple[int, int]]:
+        """Return the text that contains the passage, and the passage's span in it. The text is the document or, if that
+        wasn't stored, the passage itself."""
         text = self._documents.get(passage.document, {}).get("text") or ""
         end = min(passage.end, len(text))
         if text[passage.start : end].strip():
@@ -178,13 +182,13 @@ class SentenceReader:
         ]
         return list(dict.fromkeys(differing))
 
-    def _place(self, row: Row, verdict: Mapping[str, Any]) -> EvidencePassage | None:
+    def _place(self, row: Row, verdict: Mapping[str, Any]) -> ShownPassage | None:
         at = row["document_index"]
         if at is None:
             return None
         against = row["label"] == "contradicted"
         source = verdict.get("contradicting_source" if against else "best_source") or {}
-        return EvidencePassage(
+        return ShownPassage(
             document=at,
             name=name_of(self._documents.get(at, {}), at),
             score=source.get("score", row["score"]),
@@ -193,8 +197,9 @@ class SentenceReader:
             end=row["evidence_end"],
         )
 
-    def _support(self, verdict: Mapping[str, Any], main: EvidencePassage | None) -> list[DocumentSupport]:
-        """How strongly the other documents support the claim, strongest first; indexes count kept ones only."""
+    def _support(self, verdict: Mapping[str, Any], main: ShownPassage | None) -> list[DocumentSupport]:
+        """Return how strongly the other documents support the claim, strongest first. Indexes count only kept
+        documents."""
         found = []
         for index, score in (verdict.get("support") or {}).items():
             place = int(index)
@@ -205,8 +210,14 @@ class SentenceReader:
         return sorted(found, key=lambda each: -each.score)
 
 
+def _unsupported(row: Row) -> list[Markup]:
+    spans = (row["extra"] or {}).get("unsupported") or ()
+    texts = ((row["text"] or "")[start:end] for start, end, _ in spans)
+    return [shown(text, _LONGEST_CLAIM) for text in texts if text.strip()]
+
+
 def name_of(document: Mapping[str, Any], position: int) -> str:
-    """A document's title, source or id, whichever it has."""
+    """Return a document's title, source or id: the first one that is set."""
     for column in ("title", "source", "document_id"):
         if name := document.get(column):
             return str(name)

@@ -1,4 +1,4 @@
-"""Untrusted texts as markup: escaped, with invisible characters made visible and passages highlighted."""
+"""Converts untrusted texts to markup: escapes them, makes invisible characters visible, and highlights passages."""
 
 import re
 import unicodedata
@@ -17,14 +17,14 @@ _AROUND = 240
 _SENTENCE_END = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"'”’»)\]]*+(?=\s|\Z)|\n+|(?<=[。！？])")
 _WORD = re.compile(r"\w{2,}|\d")
 _ENOUGH = 0.3
-"""A sentence must contain more than this share of a claim's words to count as its source."""
+"""A sentence counts as a claim's source if it contains more than this share of the claim's words."""
 _WORD_END = re.compile(r"\s\S*\Z")
 _WORD_START = re.compile(r"\A\S*\s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """A quote with the text before and after it, as markup."""
+    """A quote and the text around it, as markup."""
 
     before: Markup
     quote: Markup
@@ -32,8 +32,8 @@ class Excerpt:
 
 
 def shown(text: str | None, limit: int | None = None) -> Markup:
-    """``text`` as markup, with invisible characters shown by their code. Text beyond ``limit`` characters is replaced
-    by a count."""
+    """Return ``text`` as markup, with invisible characters replaced by their codes. Text beyond ``limit`` characters is
+    replaced by a count."""
     if not text:
         return Markup()
     rest = 0 if limit is None else len(text) - limit
@@ -42,8 +42,8 @@ def shown(text: str | None, limit: int | None = None) -> Markup:
 
 
 def marked(text: str, spans: Iterable[tuple[int, int]], limit: int) -> Markup:
-    """``text`` with ``spans`` (half-open, in characters) marked. If it is longer than ``limit``, text far from the
-    spans is replaced by an ellipsis."""
+    """Return ``text`` as markup with ``spans`` (half-open, in characters) marked. If ``text`` is longer than ``limit``,
+    parts far from the spans are replaced by an ellipsis."""
     wanted = _joined(spans, len(text))
     windows = [(0, len(text))] if len(text) <= limit else _windows(wanted, len(text), limit)
     made, end = Markup(), 0
@@ -56,8 +56,8 @@ def marked(text: str, spans: Iterable[tuple[int, int]], limit: int) -> Markup:
 
 
 def excerpt(text: str, span: tuple[int, int], key: tuple[int, int], words: Sequence[str] = ()) -> Excerpt:
-    """The part ``key`` of the passage ``span`` as the quote, with ``words`` emphasised in it, and some text on either
-    side, cut at word boundaries."""
+    """Return the part ``key`` of the passage ``span`` as a quote, with ``words`` emphasised, and some text on either
+    side. The text is cut at word boundaries."""
     start, end = span
     before, after = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
     if start > _AROUND:
@@ -73,8 +73,8 @@ def excerpt(text: str, span: tuple[int, int], key: tuple[int, int], words: Seque
 
 
 def nearest_sentence(text: str, span: tuple[int, int], claim: str) -> tuple[int, int]:
-    """The sentence within ``span`` of ``text`` that shares the most words with ``claim``, or all of ``span`` if none
-    shares enough."""
+    """Return the sentence within ``span`` of ``text`` that shares the most words with ``claim``. If no sentence shares
+    enough words, return the whole ``span``."""
     wanted = _words(claim)
     best, found = _ENOUGH * len(wanted), span
     start = span[0]
@@ -87,7 +87,7 @@ def nearest_sentence(text: str, span: tuple[int, int], claim: str) -> tuple[int,
 
 
 def emphasise(text: str, words: Sequence[str]) -> Markup:
-    """``text`` with ``words`` emphasised wherever they occur as whole words."""
+    """Return ``text`` as markup with ``words`` emphasised where they occur as whole words."""
     named = [word for word in words if word.strip()]
     if not named:
         return shown(text)
@@ -119,7 +119,7 @@ def _named(run: str) -> Markup:
 
 
 def _joined(spans: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """The spans in order, with overlapping ones merged."""
+    """Sort the spans and merge overlapping ones."""
     found: list[tuple[int, int]] = []
     for start, end in sorted((max(0, start), min(end, length)) for start, end in spans):
         if start >= end:
@@ -132,7 +132,7 @@ def _joined(spans: Iterable[tuple[int, int]], length: int) -> list[tuple[int, in
 
 
 def _windows(spans: Sequence[tuple[int, int]], length: int, limit: int) -> list[tuple[int, int]]:
-    """The parts of a long text to show: its beginning and the surroundings of each span."""
+    """Return the parts of a long text to show: its beginning and the text around each span."""
     if not spans:
         return [(0, limit)]
     around = max(200, limit // (2 * len(spans)) // 2)

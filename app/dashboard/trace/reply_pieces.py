@@ -1,4 +1,4 @@
-"""Reconstructs a reply from the event log: what the model said, sentence by sentence, and what the client received."""
+"""Reconstructs a reply from the event log: the model's sentences, and the text that the client received."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from app.reply.edits import correction
+from app.reply.corrections import MARK, marked
+from app.reply.delivered_text import correction
 
 Row = Mapping[str, Any]
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class Storage(StrEnum):
-    """How the texts of a request were stored."""
+    """How the text of a request was stored."""
 
     FULL = "full"
     HASH = "hash"
@@ -21,7 +22,7 @@ class Storage(StrEnum):
 
 
 class Fate(StrEnum):
-    """What happened to a sentence on its way to the client. ``RETRACTED``: it was regenerated."""
+    """What the gateway did with a sentence. ``RETRACTED`` means that the sentence was regenerated."""
 
     SENT = "sent"
     CORRECTED = "corrected"
@@ -31,9 +32,9 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyPiece:
-    """Part of the reply. ``sentence`` is the index of the sentence; None: text that wasn't judged, or that was sent
-    ``instead`` of withheld text. ``lead`` is the white space before it. ``choice``: the choice that begins here, if the
-    reply has several."""
+    """Part of the reply. ``sentence`` is the index of the sentence. It is None for text that wasn't judged, or that was
+    sent ``instead`` of withheld text. ``lead`` is the white space before the piece. ``choice`` is the choice that
+    begins here, if the reply has several."""
 
     text: str | None
     lead: str = ""
@@ -44,17 +45,19 @@ class ReplyPiece:
 
 
 def storage_of(trace: Mapping[str, Any], default: str) -> Storage:
-    """Inferred from the stored texts; ``default`` if there are none to infer from."""
+    """Infer the storage mode from the stored texts. If there are no texts, return ``default``."""
     sentences = [row["text"] for sentence in trace["sentences"] for row in sentence["claims"][:1]]
     texts = [trace["request"]["prompt"], trace["request"]["reply"], *(doc["text"] for doc in trace["documents"])]
     known = [text for text in (*texts, *sentences) if text]
     if known:
         return Storage.HASH if all(_HASH.fullmatch(text) for text in known) else Storage.FULL
-    return Storage(default) if not sentences and not trace["documents"] else Storage.NONE
+    # A document of a run may have no text.
+    expected = sentences or (trace["documents"] and not trace["request"]["api"].startswith("runs."))
+    return Storage.NONE if expected else Storage(default)
 
 
 def fate_of(sentence: Row) -> Fate:
-    """What happened to a sentence of a trace."""
+    """Return what happened to a sentence of a trace."""
     extras = [row["extra"] or {} for row in sentence["claims"]]
     if any(extra.get("retracted") for extra in extras):
         return Fate.RETRACTED
@@ -62,12 +65,13 @@ def fate_of(sentence: Row) -> Fate:
 
 
 def pieces_of(reply: str, sentences: Sequence[Row]) -> list[ReplyPiece]:
-    """The parts of the reply in order. ``reply`` is all text that the client received, one choice after the other."""
+    """Return the parts of the reply in order. ``reply`` is all text that the client received, one choice after
+    another."""
     return list(_Composition(reply, sentences).pieces())
 
 
 def corrections_of(sentence: Row) -> list[str]:
-    """The corrections that an LLM judge proposed for a sentence's claims."""
+    """Return the corrections that an LLM judge proposed for a sentence's claims."""
     verdicts = [(row["extra"] or {}).get("verdict") or {} for row in sentence["claims"]]
     return [verdict["correction"] for verdict in verdicts if verdict.get("correction")]
 
@@ -94,12 +98,14 @@ class _Composition:
         raw = sentence["claims"][0]["text"] or ""
         text, fate = raw.strip(), fate_of(sentence)
         if fate is Fate.WITHHELD and (corrections := corrections_of(sentence)):
-            standing = correction(corrections)
-            found = self._reply.find(standing, self._at)
-            if found >= 0:
-                yield ReplyPiece(text=text, lead=self._lead(raw), sentence=place, fate=Fate.CORRECTED)
-                yield from self._between(found + len(standing), instead=True)
-                return
+            inside = marked(text, corrections[0]) if len(corrections) == 1 else None
+            for standing in (correction(corrections), inside):
+                if standing is not None and (found := self._reply.find(standing, self._at)) >= 0:
+                    yield ReplyPiece(text=text, lead=self._lead(raw), sentence=place, fate=Fate.CORRECTED)
+                    yield from self._between(found + len(standing), instead=True)
+                    return
+            if self._reply.find(MARK, self._at) >= 0:
+                fate = Fate.CORRECTED  # occurs several times; the next sentence shows which one
         if fate is not Fate.SENT:
             self._left_out = True
             yield ReplyPiece(text=text, lead=self._lead(raw), sentence=place, fate=fate)
@@ -115,7 +121,7 @@ class _Composition:
         yield ReplyPiece(text=text, lead=lead, sentence=place)
 
     def _between(self, end: int, *, instead: bool = False) -> Iterator[ReplyPiece]:
-        """Text up to ``end`` that the client received and that belongs to no sentence."""
+        """Return text before ``end`` that the client received but that isn't part of any sentence."""
         text, self._at = self._reply[self._at : end], max(end, self._at)
         if text.strip():
             own = text.lstrip()

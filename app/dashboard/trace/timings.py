@@ -18,7 +18,7 @@ _NARROWEST = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineStep:
-    """A step of a request, in milliseconds since its arrival. ``tone`` is a class of style.css."""
+    """A step of a request. Times are in milliseconds since the request arrived. ``tone`` is a class in style.css."""
 
     name: str
     tone: str
@@ -32,8 +32,9 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """``steps`` follow one another; ``bar`` draws them and ``lanes`` the time that judging each sentence took.
-    ``measured``: every step was measured; otherwise only the totals of upstream and judge are known."""
+    """``steps`` lists the steps in order. ``bar`` shows the steps, and ``lanes`` shows how long judging each sentence
+    took. ``measured`` means that every step was measured. Otherwise only the total times of the upstream and the judge
+    are known."""
 
     total_ms: float
     steps: Sequence[TimelineStep]
@@ -45,7 +46,7 @@ class Timing:
 
 
 def timing_of(request: Mapping[str, Any], sentences: Sequence[SentenceView]) -> Timing:
-    """The timeline of a request, a row of a trace."""
+    """Build the timeline of a request from its row in a trace."""
     total = max(float(request["total_ms"]), 0.1)
     marks = request.get("marks") or {}
     steps = _measured(marks, total) if "upstream_asked" in marks else _known(request, total)
@@ -90,7 +91,7 @@ def _measured(marks: Mapping[str, float], total: float) -> list[TimelineStep]:
 def _known(request: Mapping[str, Any], total: float) -> list[TimelineStep]:
     upstream, judge = request["upstream_ms"] or 0.0, request["judge_ms"] or 0.0
     if upstream:
-        # Judging overlaps with generation, so the judge's share of the rest is unknown.
+        # Judging overlaps with generation, so the judge's share of the remaining time is unknown.
         named = (("Upstream", "upstream", upstream), ("Gateway", "gateway", total - upstream))
     else:
         named = (("Judge", "judge", min(judge, total)), ("Gateway", "gateway", total - judge))
@@ -103,7 +104,7 @@ def _known(request: Mapping[str, Any], total: float) -> list[TimelineStep]:
 
 
 def _lanes(sentences: Sequence[SentenceView], total: float) -> Markup | None:
-    """One line per sentence, from its last word to its verdict."""
+    """Draw one line per sentence, from its last word to its verdict."""
     timed = [
         (sentence, sentence.came_ms, sentence.judged_ms)
         for sentence in sentences

@@ -1,4 +1,4 @@
-"""Everything the page of a request shows, built from its trace."""
+"""Builds the contents of a trace page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from app.dashboard.trace.highlighting import marked, shown
 from app.dashboard.trace.reply_pieces import ReplyPiece, Storage, pieces_of, storage_of
 from app.dashboard.trace.timings import Timing, timing_of
 from app.events.feedback import FeedbackMark
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 from judges.types import LABELS_WORST_FIRST, Label
 
 DEFAULT_THRESHOLDS = Thresholds()
 MOST_SENTENCES = 400
-"""How many sentences of a reply the page shows; the JSON has all of them."""
+"""Maximum number of sentences on the page. The JSON download has all of them."""
 _LONGEST_PIECE, _LONGEST_REPLY, _BEGIN = 4_000, 40_000, 160
-"""In characters: the limit per piece, and the length of the reply after which only the beginning of each piece is
-shown. Browsers are slow to lay out very long texts."""
+"""Limits in characters, for a piece and for the whole reply. If the reply is longer, only the beginning of each piece
+is shown, because browsers lay out very long texts slowly."""
 _LONGEST_PROMPT = 20_000
 _LONGEST_DOCUMENT = 12_000
 _PHASES = {
-    "before_workflow": ("Before the call", "Decisions on the documents, and on whether to call the model."),
-    "mid_execution": ("During the reply", "Decisions on each sentence before it is sent."),
-    "after_workflow": ("After the reply", "Decisions on the reply as a whole."),
+    "before_workflow": ("Before the call", "Decisions about the documents, and about whether to call the model."),
+    "mid_execution": ("During the reply", "Decisions about each sentence before it is sent."),
+    "after_workflow": ("After the reply", "Decisions about the reply as a whole."),
 }
 
 
@@ -38,7 +38,8 @@ class PieceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentView:
-    """``sentences`` are those whose verdicts are based on the document; ``text`` has their passages marked."""
+    """A document of a request. ``sentences`` are the sentences whose verdicts are based on it. ``text`` has their
+    passages marked."""
 
     row: Mapping[str, Any]
     name: str
@@ -55,8 +56,9 @@ class PhaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceView:
-    """``marks`` holds the latest feedback on each decision by id, and on the request as a whole under None. ``first``
-    is the sentence selected initially. ``cut``: how many sentences are not shown."""
+    """``marks`` holds the latest feedback by subject. The keys are the ids of decisions, ``decision`` for the outcome,
+    and ``reply`` for the reply. ``first`` is the sentence that is selected at first. ``cut`` is the number of sentences
+    that are not shown."""
 
     request: Mapping[str, Any]
     storage: Storage
@@ -70,13 +72,13 @@ class TraceView:
     shadow: Sequence[Mapping[str, Any]]
     timing: Timing
     prompt: Markup | None
-    marks: Mapping[str | None, FeedbackMark]
+    marks: Mapping[str, FeedbackMark]
     thresholds: tuple[float, float]
 
 
 def trace_view(trace: Mapping[str, Any], *, store_text: str, marks: Sequence[FeedbackMark] = ()) -> TraceView:
-    """The view of ``trace``, as returned by ``EventQueries.trace``. ``store_text`` is the current setting; ``marks``
-    are sorted newest first."""
+    """Build the view of ``trace``, as returned by ``EventQueries.trace``. ``store_text`` is the current setting.
+    ``marks`` are sorted newest first."""
     request, rows = trace["request"], trace["sentences"]
     storage = storage_of(trace, store_text)
     limited = {**trace, "sentences": rows[:MOST_SENTENCES]}
@@ -99,7 +101,7 @@ def trace_view(trace: Mapping[str, Any], *, store_text: str, marks: Sequence[Fee
         shadow=[row for row in trace["decisions"] if row["shadow"]],
         timing=timing_of(request, sentences),
         prompt=shown(request["prompt"], _LONGEST_PROMPT) if full and request["prompt"] else None,
-        marks={mark.decision_id: mark for mark in reversed(marks)},
+        marks={mark.decision_id or mark.about: mark for mark in reversed(marks)},
         thresholds=(
             thresholds.get("entailment", DEFAULT_THRESHOLDS.entailment),
             thresholds.get("contradiction", DEFAULT_THRESHOLDS.contradiction),

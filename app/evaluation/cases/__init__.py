@@ -1,1 +1,1 @@
-"""Cases, the files they are read from, and their results."""
+"""Cases, the files that contain them, and their results."""

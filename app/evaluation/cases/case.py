@@ -1,4 +1,4 @@
-"""A case, which is an answer and the documents that should support it, and the parser for case records."""
+"""Cases and the parser for case records. A case is an answer with the documents that should support it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from enum import StrEnum
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.collection import Documents, Limits
-from app.protocols.documents.fields import read_flag, read_string, refuse
+from app.protocols.documents.document_extraction import Documents, Limits
+from app.protocols.documents.json_body import read_flag, read_string, refuse
 from judges.types import Chunk
 
 _LIMITS = Limits(documents=100_000, document_chars=100_000_000, total_chars=400_000_000)
-"""Far above a request's limits: they only keep a corrupt file from exhausting memory."""
+"""Limits on the size of a case. They are far above those of a request, and only keep a corrupt file from exhausting
+memory."""
 _MOST_ID_CHARS = 500
 _SCORING_OPTIONS = frozenset({"enabled", "scoring_mode", "include_reasoning"})
 
@@ -21,7 +22,8 @@ class CaseError(Exception):
 
 
 class ScoringMode(StrEnum):
-    """``binary_yes_no``: a claim scores 0 or 1; ``scale_1_5``: 1 to 5, taken as (raw - 1) / 4."""
+    """With ``binary_yes_no``, a claim scores 0 or 1. With ``scale_1_5``, it scores 1 to 5, which is normalized to (raw
+    - 1) / 4."""
 
     BINARY = "binary_yes_no"
     SCALE = "scale_1_5"
@@ -29,7 +31,7 @@ class ScoringMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """How a case is scored. ``include_reasoning``: the result includes the reasons."""
+    """How a case is scored. With ``include_reasoning``, the result includes the judge's reasoning."""
 
     mode: ScoringMode = ScoringMode.BINARY
     include_reasoning: bool = False
@@ -38,22 +40,24 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A case. ``output`` is judged against ``documents``. ``input`` is the question, which the judge needs to
-    understand an output that begins with a short answer or a pronoun. ``reference`` is not used for judging."""
+    """A case. ``output`` is judged against ``documents``. ``input`` is the question. The judge needs it to understand
+    an output that begins with a short answer or a pronoun. ``reference`` is not used for judging. ``label`` is the
+    human label of the output, as in the record. It is used only to compare judges."""
 
     case_id: str
     output: str
     documents: tuple[Chunk, ...] = ()
     input: str | None = None
     reference: str | None = None
+    label: Any = None
     scoring: Scoring = Scoring()
 
 
 def read_case(record: Mapping[str, Any], *, default_id: str = "case-1") -> Case:
-    """Parse a record ``{case_id, input, output, context | documents, reference, grounding}``.
+    """Parse a record ``{case_id, input, output, context | documents, reference, label, grounding}``.
 
-    ``context`` is a text or a list of texts; ``documents`` may have any form that a request accepts. A field that is
-    None counts as missing, and unknown fields are ignored. Raises CaseError.
+    ``context`` is a string or a list of strings. ``documents`` may have any form that a request accepts. A field that
+    is None counts as missing, and unknown fields are ignored. Raises CaseError.
     """
     try:
         return Case(
@@ -62,6 +66,7 @@ def read_case(record: Mapping[str, Any], *, default_id: str = "case-1") -> Case:
             documents=_documents(record.get("context"), record.get("documents")),
             input=read_string(record.get("input"), "input"),
             reference=read_string(record.get("reference"), "reference"),
+            label=record.get("label"),
             scoring=_scoring(record.get("grounding")),
         )
     except InvalidRequestError as error:
@@ -84,11 +89,11 @@ def _output(value: Any) -> str:
 
 def _documents(context: Any, documents: Any) -> tuple[Chunk, ...]:
     if context is not None and documents is not None:
-        raise InvalidRequestError("context: give either context or documents.", param="context")
+        raise InvalidRequestError("context: give either context or documents, not both.", param="context")
     if context is None:
         found = Documents(_LIMITS)
         found.take_all(documents)
-        return found.chunks
+        return tuple(found.chunks)
     texts = [context] if isinstance(context, str) else context
     if not isinstance(texts, list):
         refuse("context", "a string or a list of strings", context)
@@ -99,7 +104,7 @@ def _documents(context: Any, documents: Any) -> tuple[Chunk, ...]:
             refuse(path, "a string", text)
         if text.strip():
             found.take(text, path)
-    return found.chunks
+    return tuple(found.chunks)
 
 
 def _scoring(value: Any) -> Scoring:

@@ -13,7 +13,7 @@ import orjson
 from app.evaluation.cases.case import Case, CaseError, read_case
 
 Placed = tuple[str, Any]
-"""The position of a record in its file, and the record."""
+"""A record with its position in the file."""
 
 _LONGEST_CELL = 2**31 - 1
 _ROWS_AT_ONCE = 256
@@ -22,14 +22,14 @@ _IN_CELLS = ("documents", "grounding")
 
 
 class CaseFileError(Exception):
-    """A file of cases is invalid. The message names the file, the line and the field."""
+    """A case file is invalid. The message names the file, the line and the field."""
 
 
 def read_cases(file: Path, *, limit: int | None = None) -> Iterator[Case]:
-    """Yield the cases in ``file`` one by one, up to ``limit``. Only plain JSON is read into memory as a whole.
+    """Yield the cases in ``file`` one by one, up to ``limit``. Only plain JSON files are read into memory as a whole.
 
-    ``case_id`` defaults to ``case-1``, ``case-2`` and so on. Raises CaseFileError for an invalid file or a duplicate
-    id.
+    A record without a ``case_id`` is named ``case-1``, ``case-2`` and so on. Raises CaseFileError for an invalid file
+    or a duplicate id.
     """
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
@@ -50,7 +50,7 @@ def read_cases(file: Path, *, limit: int | None = None) -> Iterator[Case]:
 
 
 def count_cases(file: Path, *, limit: int | None = None) -> int:
-    """Count the cases by reading and checking all of them. Raises CaseFileError."""
+    """Count the cases. This reads and validates all of them. Raises CaseFileError."""
     return sum(1 for _ in read_cases(file, limit=limit))
 
 

@@ -18,7 +18,7 @@ _CATEGORY: Final = "answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The passage that decided the verdict on a claim: the best supporting one, or the contradicting one."""
+    """The passage that decided the verdict on a claim, which either supports it best or contradicts it."""
 
     document_id: str
     document_index: int
@@ -29,8 +29,9 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedClaim:
-    """A claim and its verdict. ``sentence`` is the index of its sentence in the output; ``start`` and ``end`` are its
-    position in the output, in code points. ``tokens`` is its length according to the judge's tokenizer."""
+    """A claim and its verdict. ``sentence`` is the index of its sentence in the output. ``start`` and ``end`` are its
+    position in the output, in code points. ``tokens`` is its length according to the judge's tokenizer. ``own_score``
+    is the judge's raw score on the scale of the case, or None if the judge returns probabilities."""
 
     text: str
     context: str
@@ -41,22 +42,23 @@ class JudgedClaim:
     label: Label
     entailed: float
     contradicted: float
-    confidence: float
+    confidence: float | None
     escalated: bool = False
     reason: str | None = None
     explanation: str | None = None
     correction: str | None = None
     passage: Passage | None = None
+    own_score: int | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether the claim is supported: a score of at least ``PASS_MARK`` on either scale."""
+        """Whether the claim is supported, which requires a score of at least ``PASS_MARK`` on either scale."""
         return self.label is Label.SUPPORTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The cost of judging. ``usd`` is None if a model's price is unknown; the token counts are None if no LLM was
+    """The cost of judging. ``usd`` is None if the price of a model is unknown. The token counts are None if no LLM was
     called."""
 
     usd: float | None = 0.0
@@ -66,32 +68,36 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedOutput:
-    """The verdicts on an output, as the cache stores them. ``support`` is the entailment threshold used."""
+    """The verdicts on an output, as the cache stores them. ``support`` is the entailment threshold used, and
+    ``reasoning`` is the judge's reasoning about all claims.
+    """
 
     judge: str
     summary: str
     support: float
     claims: tuple[JudgedClaim, ...] = ()
     cost: Cost = Cost()
+    reasoning: str | None = None
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "JudgedOutput":
-        """Parse the JSON object. Raises KeyError, TypeError or ValueError if it is invalid."""
+        """Parse the result from a JSON object. Raises KeyError, TypeError or ValueError if it is invalid."""
         return cls(
             judge=data["judge"],
             summary=data["summary"],
             support=data["support"],
             claims=tuple(_claim(claim) for claim in data["claims"]),
             cost=Cost(**data["cost"]),
+            reasoning=data.get("reasoning"),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """The result of a case that was judged, was skipped or failed.
+    """The result of a case that was judged, skipped, or failed.
 
-    ``skipped`` is ``no_context``, ``no_claims``, ``disabled`` or None. ``error`` says why verdicts are missing; such a
-    result is not cached, and the next run judges the case again. ``key`` is the hash of everything that determines the
+    ``skipped`` is ``no_context``, ``no_claims``, ``disabled`` or None. ``error`` says why verdicts are missing. Such a
+    result is not cached, so the next run judges the case again. ``key`` is the hash of everything that determines the
     verdicts. ``cached`` means that the verdicts come from the cache.
     """
 
@@ -108,7 +114,7 @@ class CaseResult:
 
     @property
     def score(self) -> float | None:
-        """The mean score of the claims, 0 to 1; None if the case was skipped or could not be judged completely."""
+        """The mean score of the claims, from 0 to 1. None if the case was skipped or could not be judged completely."""
         if not self.claims or self.error is not None or self.judged is None:
             return None
         mode = self.case.scoring.mode
@@ -122,12 +128,15 @@ class CaseResult:
 
 
 def raw_score(claim: JudgedClaim, mode: ScoringMode, support: float) -> int:
-    """Score a claim on the case's scale.
+    """Return a claim's score on the scale of the case. It is the judge's own score, or is derived from the judge's
+    probability.
 
     On ``scale_1_5``, a claim whose probability reaches the threshold ``support`` gets 4, or 5 in the upper half of the
-    range from ``support`` to 1. Below ``support``, the three thirds of the range get 3, 2 and 1. A contradicted claim
-    gets 1.
+    range from ``support`` to 1. The range below ``support`` is divided into three equal parts, which get 3, 2 and 1. A
+    contradicted claim gets 1.
     """
+    if claim.own_score is not None:
+        return claim.own_score
     if mode is ScoringMode.BINARY:
         return int(claim.accepted)
     if claim.label is Label.SUPPORTED:
@@ -143,8 +152,8 @@ def normalized(raw: int, mode: ScoringMode) -> float:
 
 
 def claim_ids(claims: Sequence[JudgedClaim]) -> list[str]:
-    """Derive an id for each claim from its text and context, so that it is the same in every run. Repeated claims are
-    numbered."""
+    """Derive the id of each claim from its text and context, so that a claim has the same id in every run. Repeated
+    claims are numbered."""
     seen: Counter[tuple[str, str]] = Counter()
     ids = []
     for claim in claims:
@@ -173,14 +182,15 @@ def to_json(result: CaseResult) -> dict[str, Any]:
         "skipped": result.skipped,
         "judge": None if result.judged is None else result.judged.judge,
         "summary": None if result.judged is None else result.judged.summary,
+        "reasoning": None if result.judged is None else result.judged.reasoning,
         "support_threshold": None if result.judged is None else result.judged.support,
         "key": result.key,
     }
 
 
 def from_json(data: Mapping[str, Any]) -> CaseResult:
-    """Parse the content of a result file; the result has no documents. Raises KeyError, TypeError, ValueError or
-    IndexError if the content is invalid."""
+    """Parse the content of a result file. The returned result has no documents. Raises KeyError, TypeError, ValueError
+    or IndexError if the content is invalid."""
     scoring, cost = data["grounding"], data["cost"]
     case = Case(
         case_id=data["case_id"],
@@ -202,6 +212,7 @@ def from_json(data: Mapping[str, Any]) -> CaseResult:
             support=data["support_threshold"],
             claims=tuple(_from_entry(entry) for entry in entries),
             cost=Cost(usd=cost["cost"], input_tokens=cost["input_tokens"], output_tokens=cost["output_tokens"]),
+            reasoning=data.get("reasoning"),
         )
     return CaseResult(
         case=case,
@@ -254,6 +265,7 @@ def _entry(result: CaseResult, identifier: str, claim: JudgedClaim, support: flo
         "explanation": claim.explanation,
         "correction": claim.correction,
         "passage": claim.passage,
+        "own_score": claim.own_score,
     }
 
 
@@ -270,6 +282,7 @@ def _from_entry(entry: Mapping[str, Any]) -> JudgedClaim:
             "start": start,
             "end": end,
             "passage": entry["passage"],
+            "own_score": entry.get("own_score"),
         }
     )
 
@@ -286,7 +299,10 @@ def _claim(data: Mapping[str, Any]) -> JudgedClaim:
 
 
 def _reasoning(judged: JudgedOutput) -> str:
-    """Explain the score of the whole case: the summary, then each claim that was not accepted."""
+    """Explain the score of the whole case with the judge's reasoning or, without one, with the claims that were not
+    accepted."""
+    if judged.reasoning is not None:
+        return judged.reasoning
     told = [judged.summary + "."]
     for claim in judged.claims:
         if not claim.accepted:

@@ -1,1 +1,1 @@
-"""Judges cases: the judge, its processes and cache, and the evaluator that combines them."""
+"""Judging of cases: the judge, its processes, its cache, and the evaluator that combines them."""

@@ -13,35 +13,40 @@ from typing import Final
 import orjson
 
 import judges
-from app.evaluation.cases.case import Case
-from app.evaluation.cases.case_result import Cost, JudgedClaim, JudgedOutput, Passage
+from app.evaluation.cases.case import Case, ScoringMode
+from app.evaluation.cases.case_result import PASS_MARK, Cost, JudgedClaim, JudgedOutput, Passage, normalized
 from app.events.llm_usage import llm_usage
 from app.judge_runtime.offline import JudgeMissingError, open_cross_encoder, open_llm
-from app.protocols.documents.question import question_of
+from app.protocols.documents.parsed_request import question_of
 from app.settings import Settings, SettingsError
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.cross_encoder import spec_languages
 from judges.cross_encoder.model_files import cores
 from judges.cross_encoder.scorer_wrapper import ScorerWrapper
-from judges.llm import LlmJudge
+from judges.label_thresholds import Thresholds
+from judges.llm import LlmJudge, LlmScoringMode
+from judges.llm.claim_verdicts import ClaimsCall
 from judges.llm.context_window import estimate_tokens
-from judges.protocols import PairScorer
-from judges.thresholds import Thresholds
-from judges.types import ClaimVerdict, GroundingReport, LlmCall
+from judges.llm_types import LlmCall
+from judges.protocols import JudgeError, PairScorer
+from judges.types import Claim, ClaimVerdict, GroundingReport, Label
 
 _TIMEOUT_S: Final = 600.0
-"""Per sentence. It is long so that no verdict depends on how busy the machine is; LLM calls have separate timeouts."""
+"""Seconds for judging a sentence. The time limit is long, so that no verdict depends on how busy the machine is. LLM
+calls have separate time limits."""
 _FAILURES: Final = frozenset({"timeout", "overloaded", "judge_error", "unavailable"})
-"""Reasons for a missing verdict that judging the claim again may resolve."""
+"""Reasons for a missing verdict that may go away if the claim is judged again."""
 _CASES_PER_CORE: Final = 4
-"""Enough to keep the model busy while other cases are read and written."""
+"""The number of cases judged concurrently per core. It is high enough to keep the model busy while other cases are read
+and written."""
 _DIGITS: Final = 6
 _NOT_HASHED: Final = frozenset({"training", "embedded", "__pycache__"})
 _SOURCES: Final = frozenset({".py", ".json", ".toml"})
 
 
 class JudgeKind(StrEnum):
-    """The judge: the cross-encoder, the LLM, or a cascade that asks the LLM if the cross-encoder is undecided."""
+    """The kind of judge: the cross-encoder, the LLM, or a cascade that asks the LLM if the cross-encoder is
+    undecided."""
 
     CROSS_ENCODER = "cross-encoder"
     LLM = "llm"
@@ -67,8 +72,9 @@ class CaseVerdicts:
 class CaseJudge:
     """Judges cases with a cross-encoder, an LLM or both. ``open_judge`` builds one from the settings.
 
-    It closes the judges passed to it. ``fingerprint`` identifies the judging code; together with the judge's name, the
-    case and the thresholds, it determines a verdict. ``llm_concurrency`` is the maximum number of concurrent LLM calls.
+    Closing it also closes the judges passed to it. ``fingerprint`` identifies the judging code. Together with the
+    judge's name, the case and the thresholds, it determines the verdicts. ``llm_concurrency`` is the maximum number of
+    concurrent LLM calls.
     """
 
     def __init__(
@@ -86,7 +92,7 @@ class CaseJudge:
         self.kind = kind
         self.thresholds = thresholds or Thresholds()
         self.at_once = max(_CASES_PER_CORE * cores(), llm_concurrency if kind.asks_llm else 0)
-        """How many cases to judge concurrently."""
+        """The number of cases to judge concurrently."""
         self._scorer = None if scorer is None else _WithoutReadAhead(scorer)
         self._llm = llm
         self._fingerprint = source_digest() if fingerprint is None else fingerprint
@@ -101,11 +107,12 @@ class CaseJudge:
 
     @property
     def name(self) -> str:
-        """Name and version of the judge, available once it is loaded."""
+        """The name and version of the judge. Available once the judge is loaded."""
         return " + ".join(one.name for one in (self._scorer, self._llm) if one is not None)
 
     async def start(self, *, ask_llm: bool = True) -> None:
-        """Load the judge. Raises JudgeMissingError if that fails or, with ``ask_llm``, if the LLM is unavailable."""
+        """Load the judge. Raises JudgeMissingError if loading fails or if the LLM is needed (``ask_llm``) but
+        unavailable."""
         await self.checker.start()
         if self._scorer is not None and self.checker.fault is not None:
             raise JudgeMissingError(f"the judge cannot be loaded: {self.checker.fault}")
@@ -120,9 +127,12 @@ class CaseJudge:
             await self._llm.aclose()
 
     def key(self, case: Case) -> str:
-        """Hash everything that determines the verdicts on ``case``: texts, judge, thresholds and code. The judge must
-        be loaded. Scoring is not included, because scores are computed from the verdicts."""
+        """Hash everything that determines the verdicts on ``case``: its texts, the judge, the thresholds and the code.
+        The judge must be loaded. The scoring options are included only if the LLM gives the scores. Otherwise, scores
+        are computed from the verdicts."""
+        scoring = case.scoring
         parts = {
+            "scoring": None if self.kind.reads_pairs else [scoring.mode.value, scoring.include_reasoning],
             "judge": self.name,
             "kind": self.kind.value,
             "code": self._fingerprint,
@@ -135,24 +145,68 @@ class CaseJudge:
         return blake2b(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS), digest_size=20).hexdigest()
 
     async def judge(self, case: Case, *, llm: bool = True) -> CaseVerdicts:
-        """Judge ``case``. Failures of the judge are reported in the result's ``fault``, never raised. With
+        """Judge ``case``. If the judge fails, ``fault`` in the result says why. Errors are never raised. With
         ``llm=False``, the LLM is not called."""
         unready = None if self._llm is None or not llm else self._llm.fault
         if unready is not None:
             return self.nothing(f"the LLM judge is unavailable: {unready}")
         evidence = await self.checker.prepare(case.documents)
         reply = self.checker.reply(
-            evidence, thresholds=self.thresholds, llm=llm, question=question_of(case.input or "")
+            evidence,
+            thresholds=self.thresholds,
+            llm=llm and self.kind.reads_pairs,
+            question=question_of(case.input or ""),
         )
         sentences = [*reply.push(case.output), *reply.flush()]
+        if llm and self._llm is not None and not self.kind.reads_pairs:
+            claims = [claim for sentence in sentences for claim in await reply.claims_of(sentence)]
+            return await self._score_claims(self._llm, case, claims)
         await asyncio.gather(*(reply.check(sentence) for sentence in sentences))
         report = reply.report()
         return CaseVerdicts(self._judged(report, reply), _fault(report, reply.llm_calls))
 
-    def nothing(self, fault: str) -> CaseVerdicts:
+    async def claims_calls(self, case: Case, claims: Sequence[Claim]) -> Sequence[ClaimsCall]:
+        """Build the LLM calls that score ``claims`` of ``case`` without the cross-encoder. Raises JudgeError."""
+        if self._llm is None or not claims:
+            return ()
+        return await asyncio.to_thread(
+            self._llm.claims_calls,
+            claims,
+            case.documents,
+            mode=LlmScoringMode(case.scoring.mode),
+            reasoning=case.scoring.include_reasoning,
+        )
+
+    async def _score_claims(self, llm: LlmJudge, case: Case, claims: Sequence[Claim]) -> CaseVerdicts:
+        mode, calls = case.scoring.mode, list[LlmCall]()
+        try:
+            prompts = await self.claims_calls(case, claims)
+            found = await llm.score_claims(prompts, calls.append, mode=LlmScoringMode(mode))
+        except (JudgeError, TimeoutError) as error:
+            return self.nothing(_failure(calls) or str(error), _cost(calls))
+        if found is None:
+            return self.nothing(_failure(calls) or "the LLM gave no verdicts", _cost(calls))
+        judged = tuple(_scored(claim, raw, mode) for claim, raw in zip(claims, found.raw, strict=True))
+        accepted = sum(claim.accepted for claim in judged)
+        return CaseVerdicts(
+            JudgedOutput(
+                judge=self.name,
+                summary=f"{accepted}/{len(judged)} claims supported" if judged else "No claims to check",
+                support=self.thresholds.entailment,
+                claims=judged,
+                cost=_cost(calls),
+                reasoning=found.reasoning,
+            ),
+            None,
+        )
+
+    def nothing(self, fault: str, cost: Cost | None = None) -> CaseVerdicts:
         """Return a result without verdicts, with the given ``fault``."""
         return CaseVerdicts(
-            JudgedOutput(judge=self.name, summary="Not checked", support=self.thresholds.entailment), fault
+            JudgedOutput(
+                judge=self.name, summary="Not checked", support=self.thresholds.entailment, cost=cost or Cost()
+            ),
+            fault,
         )
 
     def _judged(self, report: GroundingReport, reply: ReplyCheck) -> JudgedOutput:
@@ -178,7 +232,7 @@ class CaseJudge:
             label=verdict.label,
             entailed=round(verdict.entailed, _DIGITS),
             contradicted=round(verdict.contradicted, _DIGITS),
-            confidence=round(verdict.confidence, _DIGITS),
+            confidence=None if verdict.confidence is None else round(verdict.confidence, _DIGITS),
             escalated=verdict.escalated,
             reason=verdict.reason,
             explanation=verdict.explanation,
@@ -201,9 +255,9 @@ def open_judge(
     """Build the judge described by ``settings``, without loading it. Raises SettingsError if they configure no judge of
     this kind."""
     if kind.reads_pairs and settings.judge == "none":
-        raise SettingsError(f"GROUNDLANE_JUDGE: 'none' cannot be used with the judge {kind.value!r}")
+        raise SettingsError(f"GROUNDLANE_JUDGE: can't be 'none', because the judge {kind.value!r} needs a model")
     if kind.asks_llm and settings.llm_judge_model is None:
-        raise SettingsError(f"GROUNDLANE_LLM_JUDGE_MODEL: not set; the judge {kind.value!r} needs it")
+        raise SettingsError(f"GROUNDLANE_LLM_JUDGE_MODEL: must be set, because the judge {kind.value!r} needs an LLM")
     return CaseJudge(
         kind,
         scorer=open_cross_encoder(settings) if kind.reads_pairs else None,
@@ -229,15 +283,44 @@ def source_digest() -> str:
 
 
 def _fault(report: GroundingReport, calls: Sequence[LlmCall]) -> str | None:
-    """Return why the verdicts are incomplete, or None if they are complete."""
+    """Return the reason why the verdicts are incomplete, or None if they are complete."""
     reasons = Counter(claim.reason for claim in report.claims if claim.reason in _FAILURES)
     if reasons:
         why = ", ".join(sorted(str(reason) for reason in reasons))
         return f"{reasons.total()} of {report.total_claims} claims could not be judged: {why}"
+    return _failure(calls)
+
+
+def _failure(calls: Sequence[LlmCall]) -> str | None:
+    """Describe the failed LLM calls, or return None if all succeeded."""
     failed = [call.outcome for call in calls if call.outcome not in ("ok", "unreadable")]
     if failed:
         return f"{len(failed)} of {len(calls)} calls to the LLM failed: {', '.join(sorted(set(failed)))}"
+    # If a sentence can't be split by the LLM, it is judged as a whole.
+    unread = sum(call.outcome == "unreadable" and call.mode != "decompose" for call in calls)
+    if unread:
+        return f"{unread} of {len(calls)} LLM answers could not be parsed"
     return None
+
+
+def _scored(claim: Claim, raw: int, mode: ScoringMode) -> JudgedClaim:
+    """Accept or reject ``claim`` according to the LLM's own score. With scores, the LLM doesn't say whether a source
+    contradicts the claim."""
+    share = normalized(raw, mode)
+    return JudgedClaim(
+        text=claim.text,
+        context=claim.context,
+        sentence=claim.sentence_index,
+        start=claim.span.start,
+        end=claim.span.end,
+        tokens=estimate_tokens(claim.text),
+        label=Label.SUPPORTED if share >= PASS_MARK else Label.UNVERIFIABLE,
+        entailed=share,
+        contradicted=0.0,
+        confidence=None,
+        escalated=True,
+        own_score=raw,
+    )
 
 
 def _cost(calls: Sequence[LlmCall]) -> Cost:
@@ -248,7 +331,7 @@ def _cost(calls: Sequence[LlmCall]) -> Cost:
 
 
 class _WithoutReadAhead(ScorerWrapper):
-    """Disables reading ahead: latency doesn't matter here, and passages that no claim needs are never read."""
+    """Disables reading ahead. Latency doesn't matter here, and passages that no claim needs are then never read."""
 
     async def read(self, texts: Sequence[str]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Evaluates cases: verdicts come from the cache or from the judge."""
+"""Evaluates cases with verdicts from the cache or from the judge."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,14 +13,15 @@ from app.evaluation.judging.case_judge import CaseJudge, CaseVerdicts, JudgeKind
 from app.evaluation.judging.process_pool import Processes
 from app.evaluation.judging.verdict_cache import VerdictCache
 from app.settings import Settings, load_settings
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 
 
 class Evaluator:
-    """Evaluates cases concurrently. A case that is cached, or equal to one being judged, is not judged again.
+    """Evaluates cases concurrently. A case isn't judged again if its verdicts are cached or an equal case is currently
+    being judged.
 
-    Use it as an async context manager, which loads the judge and, at the end, closes everything passed to it. With
-    ``processes``, judging happens there, and ``judge`` only computes the cases' keys.
+    Use it as an async context manager: it loads the judge at the start and closes everything passed to it at the end.
+    If ``processes`` is given, those processes do the judging, and ``judge`` only computes the cache keys.
     """
 
     def __init__(self, judge: CaseJudge, cache: VerdictCache | None = None, processes: Processes | None = None) -> None:
@@ -28,10 +29,10 @@ class Evaluator:
         self._cache = cache
         self._processes = processes
         self.at_once = judge.at_once if processes is None else processes.at_once
-        """How many cases to evaluate concurrently."""
+        """The number of cases to evaluate concurrently."""
         self._running: dict[str, asyncio.Event] = {}
         self.judged = 0
-        """How many cases were judged."""
+        """The number of cases that were judged."""
 
     async def __aenter__(self) -> Self:
         """Load the judge. Raises JudgeMissingError."""
@@ -60,7 +61,7 @@ class Evaluator:
         return self.judge.key(case) if case.scoring.enabled and case.documents else ""
 
     async def evaluate(self, case: Case) -> CaseResult:
-        """Evaluate ``case``. Failures of the judge are reported in the result. Raises CacheError."""
+        """Evaluate ``case``. If the judge fails, ``error`` in the result says why. Raises CacheError."""
         key = self.key(case)
         if self._cache is None or not key:
             return await self.known(case, key) or await self._judge(case, key)
@@ -111,11 +112,12 @@ def open_evaluator(
     cache: Path | None = None,
     processes: int = 0,
 ) -> Evaluator:
-    """Build an evaluator with the judge described by ``settings`` (default: from the environment), without loading it.
+    """Build an evaluator with the judge that ``settings`` describe, without loading it. By default, the settings come
+    from the environment.
 
     ``cache`` is a file for verdicts; None disables caching. ``processes`` is the number of judging processes, each of
-    which loads its own model; with 0, this process judges. Raises SettingsError, CacheError, or ValueError for an
-    unknown ``judge``.
+    which loads its own model. With 0, this process does the judging. Raises SettingsError, CacheError, or ValueError
+    for an unknown ``judge``.
     """
     settings = settings or load_settings()
     opened = open_judge(settings, JudgeKind(judge), thresholds=thresholds)

@@ -1,4 +1,4 @@
-"""A judge with one core, for engines that judge in many processes."""
+"""A single-core judge, for engines that use many judging processes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from app.evaluation.cases.case import Case
 from app.evaluation.judging.case_judge import CaseVerdicts, JudgeKind, open_judge
 from app.settings import Settings
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 
 
 class Worker:
-    """Loads the judge of ``settings`` once, with one thread and a private event loop, then judges cases.
+    """Loads the judge described by ``settings`` once, with one thread and a private event loop, and then judges cases.
 
     Raises RuntimeError if the judge's name differs from ``name``, and any error from loading it.
     """

@@ -1,4 +1,4 @@
-"""Judges in separate processes, one per core, so that they don't share an interpreter lock."""
+"""Runs judges in separate processes, one per core, so that they don't share an interpreter lock."""
 
 import asyncio
 import multiprocessing
@@ -16,16 +16,17 @@ from app.evaluation.cases.case import Case
 from app.evaluation.judging.case_judge import CaseJudge, CaseVerdicts
 from app.evaluation.judging.judge_worker import Worker
 from app.settings import Settings
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 
 _CASES_PER_PROCESS: Final = 4
-"""Enough for each process to always have another case while results are written and more cases read."""
+"""The number of cases per process. It is high enough that each process always has another case while results are
+written and more cases are read."""
 _TRIES: Final = 2
 
 
 class Processes:
-    """Runs copies of ``judge`` in ``count`` processes, each of which builds its copy from ``settings``. The processes
-    start with the first case; ``judge`` must be loaded by then. Close the pool at the end."""
+    """Runs ``count`` processes, each of which builds its own copy of ``judge`` from ``settings``. The processes start
+    with the first case. ``judge`` must be loaded by then. Close the pool at the end."""
 
     def __init__(self, settings: Settings, judge: CaseJudge, count: int) -> None:
         self._settings = settings
@@ -35,11 +36,11 @@ class Processes:
         self._asked = 0
         self._closed = False
         self.at_once = _CASES_PER_PROCESS * count
-        """How many cases to judge concurrently."""
+        """The number of cases to judge concurrently."""
 
     async def judge(self, case: Case) -> CaseVerdicts:
-        """Judge ``case``. If a process dies, for example for lack of memory, it is replaced and the case retried once.
-        A second failure is reported in ``fault``, never raised."""
+        """Judge ``case``. If a process dies, for example because it runs out of memory, it is replaced and the case is
+        retried once. After a second failure, ``fault`` says why. Errors are never raised."""
         self._asked += 1
         ruling = await self._ruling(case)
         self._asked -= 1  # Not if the case was cancelled: a process may still be judging it.
@@ -64,7 +65,7 @@ class Processes:
         return self._judge.nothing("the judging process exited unexpectedly")
 
     async def aclose(self) -> None:
-        """End the processes. If they are still judging cancelled cases, terminate them at once."""
+        """End the processes. Processes that are still judging cancelled cases are terminated at once."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -83,15 +84,15 @@ class Processes:
 
 
 def _retrieve_exception(done: asyncio.Future[CaseVerdicts | str]) -> None:
-    """Keep asyncio from logging the exception of a future that nobody awaits."""
+    """Prevent asyncio from logging the exception of a future that is never awaited."""
     if not done.cancelled():
         done.exception()
 
 
 @contextmanager
 def _no_interrupt_for_children() -> Iterator[None]:
-    """Make processes started in this block ignore Ctrl-C, even while they import modules: the run handles it and ends
-    them."""
+    """Make processes that are started in this block ignore Ctrl-C, even while they import modules. The parent process
+    handles Ctrl-C and ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -103,9 +104,9 @@ def _no_interrupt_for_children() -> Iterator[None]:
 
 
 _make: Callable[[], Worker]
-"""Loads the judge; used in judging processes only."""
+"""The function that loads the judge. It is set only in judging processes."""
 _workers: list[Worker] = []
-"""The judge once it is loaded; used in judging processes only."""
+"""The loaded judge. It is set only in judging processes."""
 
 
 def _start(settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
@@ -122,7 +123,7 @@ def _end_with_the_run() -> None:
 
 
 def _rule(case: Case) -> CaseVerdicts | str:
-    """Return the verdicts, or the reason why the judge could not be loaded; the next case then tries again."""
+    """Return the verdicts, or the reason why the judge could not be loaded. In that case, the next call tries again."""
     if not _workers:
         try:
             _workers.append(_make())

@@ -1,4 +1,4 @@
-"""A verdict cache in a file, which several runs may share."""
+"""A file-based verdict cache that several runs may share."""
 
 import os
 import sqlite3
@@ -18,8 +18,8 @@ class CacheError(Exception):
 
 
 class VerdictCache:
-    """A SQLite file with verdicts, keyed by the cases' hashes. Several threads and processes may use it. Close it at
-    the end. Every method raises CacheError if the file cannot be read or written.
+    """An SQLite file with verdicts, keyed by the hash of each case. Several threads and processes may use it at the
+    same time. Close it at the end. Every method raises CacheError if the file cannot be read or written.
     """
 
     def __init__(self, file: Path) -> None:
@@ -63,6 +63,6 @@ class VerdictCache:
 
 
 def default_cache() -> Path:
-    """Return the default location, which is in the user's cache folder."""
+    """Return the default path, which is in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "groundlane" / "evaluation.sqlite3"

@@ -1,2 +1,1 @@
-"""Evaluation runs, locally or on Ray: they turn cases into a folder of results, with a summary, report and cost
-estimate."""
+"""Evaluation runs, locally or on Ray, with a folder of results, a summary, a report and a cost estimate."""

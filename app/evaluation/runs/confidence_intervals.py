@@ -23,8 +23,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A value with its confidence interval at ``level``, computed by ``method``. The value and bounds are None if there
-    are no cases; the bounds are None if there is only one."""
+    """A value with its confidence interval at ``level``, computed by ``method``. Without cases, the value and the
+    bounds are None. With a single case, only the bounds are None."""
 
     value: float | None
     low: float | None = None
@@ -34,7 +34,7 @@ class Estimate:
 
 
 def share(hits: int, of: int) -> Estimate:
-    """Estimate a proportion of independent cases by the Wilson score interval (1927)."""
+    """Estimate a proportion over independent cases with the Wilson score interval (1927)."""
     if of == 0:
         return Estimate(value=None)
     low, high = _wilson(hits / of, of)
@@ -42,8 +42,8 @@ def share(hits: int, of: int) -> Estimate:
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """Estimate the mean of one value per case, each 0 to 1. If all values are 0 or all are 1, resampling would give an
-    empty interval, so the proportion of such cases is estimated instead."""
+    """Estimate the mean of values from 0 to 1, one per case. If all values are 0 or all are 1, resampling would give an
+    empty interval, so the values are treated as a proportion instead."""
     if not len(values):
         return Estimate(value=None)
     if set(values) in ({0.0}, {1.0}):
@@ -53,8 +53,8 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
-    """Estimate the sum of ``parts`` divided by the sum of ``wholes``, with one of each per case. Claims in a case are
-    not independent, so cases are resampled rather than claims."""
+    """Estimate the sum of ``parts`` divided by the sum of ``wholes``. Each has one value per case. Cases are resampled
+    rather than claims, because the claims of a case are not independent."""
     total = sum(wholes)
     if total == 0:
         return Estimate(value=None)
@@ -65,7 +65,7 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
 
 
 def difference(pairs: Sequence[tuple[float, float]]) -> Estimate:
-    """Estimate the mean difference, second minus first, over the pairs."""
+    """Estimate the mean difference over the pairs (second value minus first)."""
     if not pairs:
         return Estimate(value=None)
     numbers = np.asarray([second - first for first, second in pairs], dtype=np.float64)

@@ -22,14 +22,15 @@ from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Label
 
 SAMPLED: Final = 200
-"""Number of cases whose claims are counted. They are spread over the input; the others are assumed to be similar."""
+"""Number of cases whose claims are counted. They are spread over the input, and the other cases are assumed to be
+similar."""
 TRIED: Final = 20
-"""Number of sampled cases that the cross-encoder judges, to measure its time and the share of claims it leaves to an
-LLM."""
+"""Number of sampled cases that the cross-encoder judges, to measure its speed and the share of claims that it leaves
+undecided."""
 ANSWER_TOKENS: Final = 150
-"""Assumed tokens per LLM answer."""
+"""Assumed number of tokens per LLM answer."""
 PARTS: Final = 3
-"""Assumed claims per claim that an LLM decomposes."""
+"""Assumed number of claims into which an LLM decomposes one claim."""
 
 _NONCE: Final = "0" * 32
 _SOURCES: Final = 5
@@ -37,9 +38,10 @@ _SOURCES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
-    """The estimated cost of a run. ``judged`` counts the cases that a run would judge; the others are ``skipped`` or
-    ``cached``. ``claims``, ``calls`` and token counts are estimates. ``usd`` is None if the model's price is unknown.
-    ``seconds`` is the cross-encoder's time on this machine, or None if it is not used."""
+    """The estimated cost of a run. ``judged`` is the number of cases that a run would judge. The other cases are
+    ``skipped`` or ``cached``. ``claims``, ``calls`` and token counts are estimates. ``usd`` is None if the model's
+    price is unknown. ``seconds`` is the time that the cross-encoder would take on this machine, or None if it is not
+    used."""
 
     kind: JudgeKind
     judge: str
@@ -66,10 +68,10 @@ class _Counts:
 async def estimate_run(
     evaluator: Evaluator, read: Callable[[], Iterable[Case]], *, model: str | None, prices: PriceTable
 ) -> RunEstimate:
-    """Estimate the cost of judging the cases that ``read`` returns; each call must return the same cases. ``model`` is
-    the name of the LLM.
+    """Estimate the cost of judging the cases that ``read`` returns. Each call of ``read`` must return the same cases.
+    ``model`` is the name of the LLM.
 
-    The cross-encoder must be loaded; the LLM needs no key. Raises CacheError and the errors of ``read``.
+    The cross-encoder must be loaded. The LLM needs no key. Raises CacheError and any error from ``read``.
     """
     judge = evaluator.judge
     total = skipped = cached = 0
@@ -112,7 +114,7 @@ async def estimate_run(
 
 
 async def _try(judge: CaseJudge, cases: Sequence[Case]) -> tuple[float, float | None]:
-    """Measure the share of claims that go to the LLM, and the cross-encoder's time per claim in seconds."""
+    """Measure the share of claims that the LLM must judge, and the cross-encoder's time per claim in seconds."""
     if not judge.kind.reads_pairs:
         return 1.0, None
     began = monotonic()
@@ -134,6 +136,11 @@ async def _count(judge: CaseJudge, case: Case, counts: _Counts, open_share: floa
     counts.claims += len(claims)
     if not judge.kind.asks_llm or not claims:
         return
+    if not judge.kind.reads_pairs:
+        prompts = [call.prompt for call in await judge.claims_calls(case, claims)]
+        counts.calls += len(prompts)
+        counts.tokens += sum(map(_length, prompts))
+        return
     index = await judge.checker.prepare(case.documents)
     fence = Fence(_NONCE)
     for claim in claims:
@@ -148,7 +155,7 @@ async def _count(judge: CaseJudge, case: Case, counts: _Counts, open_share: floa
 
 
 async def claims_of(output: str) -> Sequence[Claim]:
-    """Return the claims in an output, before an LLM decomposes any of them."""
+    """Return the claims in an output before any LLM decomposition."""
     splitter, extractor = IncrementalSplitter(), HeuristicClaimExtractor()
     sentences = [*splitter.push(output), *splitter.flush()]
     found: list[Claim] = []

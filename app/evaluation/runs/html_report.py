@@ -1,4 +1,4 @@
-"""The report on a run as a single HTML page, with no scripts and no external resources. All text is escaped."""
+"""The report on a run: a single HTML page without scripts or external resources. All text is escaped."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -8,7 +8,8 @@ from app.evaluation.cases.case_result import CaseResult, JudgedClaim
 from app.evaluation.runs.run_summary import CaseLine, Summary, format_cost, format_estimate
 
 MOST_CASES: Final = 300
-"""Maximum number of cases shown: failed cases first, then those with the lowest scores. The folder has all of them."""
+"""Maximum number of cases shown. Failed cases come first, then those with the lowest scores. The run folder contains
+all cases."""
 _MOST_CHARS: Final = 4_000
 
 _STYLE: Final = """
@@ -30,14 +31,14 @@ pre { font: inherit; margin: .4rem 0; } td { overflow-wrap: anywhere; }
 
 
 def render_report(summary: Summary, lines: Sequence[CaseLine], load: Callable[[str], CaseResult]) -> str:
-    """Render a run's page. ``load`` returns a case's result by its id; its errors are passed on."""
+    """Render a run's page. ``load`` returns the result of the case with a given id. Its errors are passed on."""
     shown = sorted((line for line in lines if line.skipped is None), key=_rank)[:MOST_CASES]
     judged = sum(line.skipped is None for line in lines)
     which = "All cases" if len(shown) == judged else f"{len(shown)} of {judged:,} cases"
     body = [
         "<h1>Grounding</h1>",
         _figures(summary),
-        f"<h2>{which}, the lowest scores first</h2>",
+        f"<h2>{which}, lowest scores first</h2>",
         *(_case(load(line.case_id)) for line in shown),
     ]
     return _page("\n".join(body))
@@ -68,9 +69,9 @@ def _figures(summary: Summary) -> str:
         if cases[name]
     )
     rows = [
-        ("Score, the mean of the cases", format_estimate(summary.score), summary.score.method),
+        ("Mean score of the cases", format_estimate(summary.score), summary.score.method),
         ("Claims accepted", format_estimate(summary.claims_accepted), summary.claims_accepted.method),
-        ("Cases without a rejected claim", format_estimate(summary.grounded_cases), summary.grounded_cases.method),
+        ("Cases without rejected claims", format_estimate(summary.grounded_cases), summary.grounded_cases.method),
         (
             "Claims",
             f"{claims['total']:,}: {claims['accepted']:,} supported, {claims['contradicted']:,} contradicted, "
@@ -88,7 +89,7 @@ def _figures(summary: Summary) -> str:
         + "</td></tr>"
         for name, value, note in rows
     )
-    return f'<table>{cells}</table>\n<p class="more">In brackets: 95 % confidence intervals.</p>'
+    return f'<table>{cells}</table>\n<p class="more">Brackets show 95 % confidence intervals.</p>'
 
 
 def _thresholds(summary: Summary) -> str:
@@ -112,8 +113,9 @@ def _case(result: CaseResult) -> str:
 
 def _claim(claim: JudgedClaim) -> str:
     why = claim.explanation or claim.reason
+    confidence = "" if claim.confidence is None else f" {claim.confidence:.2f}"
     parts = [
-        f'<p><strong class="{claim.label.value}">{claim.label.value}</strong> {claim.confidence:.2f}: ',
+        f'<p><strong class="{claim.label.value}">{claim.label.value}</strong>{confidence}: ',
         _text(claim.text),
         f' <span class="more">{escape(why)}</span>' if why else "",
         "</p>",

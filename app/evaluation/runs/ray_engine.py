@@ -1,4 +1,4 @@
-"""A run that judges on a Ray cluster; everything else happens in this process."""
+"""Runs the judging on a Ray cluster. Everything else happens in this process."""
 
 import asyncio
 import logging
@@ -21,13 +21,14 @@ from app.evaluation.runs.run_folder import RunFolder
 from app.evaluation.runs.run_summary import Summary
 from app.settings import Settings
 from groundlane_server.ray_worker import RayJudge
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 from judges.types import Chunk
 
 _WAVE: Final = 10_000
-"""Cases per dataset on the cluster. This process holds them in memory, and each dataset starts new judges."""
+"""Maximum number of cases per dataset on the cluster. This process keeps them in memory, and each dataset starts new
+judges."""
 _BATCH: Final = 16
-"""Cases per batch that a judge on the cluster receives."""
+"""Number of cases in each batch that a judge on the cluster receives."""
 
 Work = tuple[int, Case, str]
 """A case with its index in the input and its key."""
@@ -35,8 +36,9 @@ Work = tuple[int, Case, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The cluster to use. ``judges`` is the number of judges, each on one core (None: one per core). ``address`` is the
-    Ray address (None: ``RAY_ADDRESS`` if set, otherwise a new cluster on this machine)."""
+    """The cluster to use. ``judges`` is the number of judges, each of which uses one core. None means one judge per
+    core. ``address`` is the Ray address. None means ``RAY_ADDRESS`` if it is set, and otherwise a new cluster on this
+    machine."""
 
     judges: int | None = None
     address: str | None = None
@@ -51,10 +53,10 @@ async def run_cases_on_ray(
     settings: Settings,
     cluster: Cluster,
 ) -> Summary:
-    """Like ``run_cases``, but with the judge built from ``settings`` on a Ray cluster, whose nodes need the same
-    version of this package. ``evaluator`` must be open; it provides keys and cached verdicts.
+    """Like ``run_cases``, but judges on a Ray cluster, with the judge built from ``settings``. All nodes need the same
+    version of this package. ``evaluator`` must be open. It provides keys and cached verdicts.
 
-    Raises EngineMissingError and the errors of ``run_cases``.
+    Raises EngineMissingError and any error from ``run_cases``.
     """
     judging = _Judging(settings, evaluator.judge, cluster)
     try:
@@ -120,12 +122,13 @@ class _Judging:
         self._arguments = judge_arguments(settings, judge)
 
     def close(self) -> None:
-        """Leave the cluster, unless the program had joined it before. A cluster started for the run is shut down."""
+        """Disconnect from the cluster, unless the program was already connected before the run. A cluster started for
+        the run is shut down."""
         if self._ours is not None:
             self._ours.shutdown()
 
     def verdicts(self, cases: Sequence[Work]) -> Iterator[tuple[str, CaseVerdicts]]:
-        """Judge ``cases`` and yield (key, verdicts) in order of completion."""
+        """Judge ``cases`` and yield pairs of key and verdicts in order of completion."""
         rows = [{"key": key, "case": orjson.dumps(_packed(case))} for _, case, key in cases]
         blocks = ceil(len(rows) / _BATCH)
         judged = self._data.from_items(rows, override_num_blocks=blocks).map_batches(
@@ -174,7 +177,7 @@ def judge_arguments(settings: Settings, judge: CaseJudge) -> bytes:
 
 
 def _last_line(error: Exception) -> str:
-    """Return the last line of a Ray error, which has the cause; the other lines are the remote traceback."""
+    """Return the last line of a Ray error, which contains the cause. The other lines are the remote traceback."""
     return (str(error).strip() or type(error).__name__).splitlines()[-1][:500].removesuffix(".")
 
 

@@ -17,11 +17,11 @@ from app.evaluation.runs.run_folder import RunFolder
 from app.evaluation.runs.run_summary import CaseLine, Summary, summarize
 
 MAX_CONSECUTIVE_FAILURES: Final = 20
-"""Number of consecutive failures that end a run: the judge is unavailable, so the other cases would fail too."""
+"""Number of consecutive failures that end a run. After so many, the judge is assumed to be unavailable."""
 
 _SWITCH_S: Final = 0.001
 _READ: Final = 16
-"""Cases read from the input at a time."""
+"""Number of cases to read from the input at a time."""
 
 Progress = Callable[[CaseLine], None]
 
@@ -35,7 +35,7 @@ class EngineMissingError(Exception):
 
 
 class RunRecorder:
-    """Records a run's results, in any order: writes the files, reports progress, and builds the summary."""
+    """Records the results of a run, in any order. It writes the files, reports progress, and builds the summary."""
 
     def __init__(self, folder: RunFolder, progress: Progress) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class RunRecorder:
         self._progress(line)
         self._failures = self._failures + 1 if result.error is not None else 0
         if self._failures >= MAX_CONSECUTIVE_FAILURES:
-            raise RunStoppedError(f"{MAX_CONSECUTIVE_FAILURES} cases in a row failed, the last with: {result.error}")
+            raise RunStoppedError(f"{MAX_CONSECUTIVE_FAILURES} cases in a row failed; last error: {result.error}")
 
     async def close(self, evaluator: Evaluator) -> Summary:
         """Write the summary and the report. Raises RunFolderError."""
@@ -74,8 +74,8 @@ class RunRecorder:
 async def run_cases(evaluator: Evaluator, cases: Iterable[Case], folder: RunFolder, progress: Progress) -> Summary:
     """Evaluate ``cases`` with ``evaluator``, which must be open, and write the results to ``folder``.
 
-    Cases that an earlier run in the folder has finished are not evaluated again. ``progress`` is called for each case.
-    Raises RunStoppedError, RunFolderError, CacheError, and the errors of ``cases``.
+    A case isn't evaluated again if an earlier run in the folder finished it. ``progress`` is called for each case.
+    Raises RunStoppedError, RunFolderError, CacheError, and any error from ``cases``.
     """
     with short_switch_interval():
         return await _run(evaluator, cases, folder, progress)
@@ -112,7 +112,7 @@ async def _run(evaluator: Evaluator, cases: Iterable[Case], folder: RunFolder, p
 
 
 class _PendingCases:
-    """The pending cases with their numbers, read in batches off the event loop."""
+    """Yields each pending case with its number. Batches of cases are read in a thread."""
 
     def __init__(self, cases: Iterable[Case]) -> None:
         self._cases = enumerate(cases)
@@ -120,7 +120,7 @@ class _PendingCases:
         self._reading = asyncio.Lock()
 
     async def next(self) -> tuple[int, Case] | None:
-        """Return the next case with its number, or None at the end. Raises the errors of the cases."""
+        """Return the next case with its number, or None at the end. Raises any error from ``cases``."""
         async with self._reading:
             if not self._read:
                 self._read.extend(await asyncio.to_thread(list, islice(self._cases, _READ)))

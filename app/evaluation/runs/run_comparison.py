@@ -1,4 +1,4 @@
-"""Compares two runs: claims whose verdict changed, and the change of the score."""
+"""Compares two runs: which claims changed their verdict, and how the score changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from app.evaluation.runs.run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A claim that only one of the two runs accepted."""
+    """A claim that was accepted in only one of the two runs."""
 
     case_id: str
     claim_id: str
@@ -21,15 +21,15 @@ class Flip:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the claim is no longer accepted."""
+        """Whether the claim was accepted before and no longer is."""
         return self.before.accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """The comparison of two runs. ``before`` and ``after`` are mean scores and ``change`` is the mean difference, over
-    the ``cases`` scored in both runs. Claims are matched by case and wording; ``claims_gone`` and ``claims_new`` count
-    the unmatched ones."""
+    """The comparison of two runs. ``before`` and ``after`` are mean scores, and ``change`` is the mean difference. All
+    three cover the ``cases`` that were scored in both runs. Claims are matched by case and wording. ``claims_gone`` and
+    ``claims_new`` count the unmatched claims of each run."""
 
     judges: tuple[str, str]
     cases: int
@@ -53,7 +53,7 @@ class RunComparison:
 
 
 def compare_runs(before: Path, after: Path) -> RunComparison:
-    """Compare the run in folder ``after`` with the one in ``before``. Raises RunFolderError."""
+    """Compare the run in the folder ``after`` with the run in the folder ``before``. Raises RunFolderError."""
     old_run, new_run = RunFolder(before), RunFolder(after)
     tally = _Tally()
     only_before = [
@@ -89,7 +89,7 @@ class _Tally:
         self.judges_after: set[str] = set()
 
     def take(self, before: CaseResult, after: CaseResult | None) -> bool:
-        """Count a case. Return False if either run has no score for it."""
+        """Count a case. Return False if either run has no score for the case."""
         if before.score is None or after is None or after.score is None:
             return False
         old, new = _claims(before), _claims(after)

@@ -1,4 +1,4 @@
-"""The folder with a run's results: one file per case, written atomically."""
+"""The results folder of a run, with one atomically written file per case."""
 
 import os
 import re
@@ -25,10 +25,10 @@ class RunFolderError(Exception):
 
 
 class RunFolder:
-    """A run's folder: ``cases/`` has one file per case, ``summary.json`` the figures, and ``report.html`` a readable
-    report.
+    """The folder of a run. ``cases/`` contains one file per case, ``summary.json`` the figures, and ``report.html`` a
+    readable report.
 
-    Files are written under a temporary name and then renamed, so that no file is ever incomplete. Every method raises
+    Files are written under a temporary name and then renamed, so that no file is ever incomplete. All methods may raise
     RunFolderError.
     """
 
@@ -48,7 +48,7 @@ class RunFolder:
             raise RunFolderError(f"{self.folder}: {error.strerror}") from None
 
     def has(self, case: Case) -> bool:
-        """Whether an earlier run has written a file for ``case``; ``load`` reads it."""
+        """Return whether an earlier run wrote a file for ``case``, which ``load`` can read."""
         return file_name(case.case_id) in self._found
 
     def load(self, case: Case, key: str) -> CaseResult | None:
@@ -77,7 +77,7 @@ class RunFolder:
         self._put(self.folder / "report.html", html.encode())
 
     def keep_only(self, names: set[str]) -> None:
-        """Remove files left by earlier runs: all case files whose names are not in ``names``."""
+        """Remove files left by earlier runs, which are all case files whose names are not in ``names``."""
         kept = {file_name(name) for name in names}
         try:
             for file in self._cases.glob("*.json"):
@@ -91,7 +91,7 @@ class RunFolder:
         return _read(self._file(case_id))
 
     def find(self, case_id: str) -> CaseResult | None:
-        """Read the result of one case; return None if there is no such case."""
+        """Read the result of one case. Return None if the case does not exist."""
         file = self._file(case_id)
         return _read(file) if file.is_file() else None
 
@@ -118,8 +118,9 @@ class RunFolder:
 
 
 def file_name(case_id: str) -> str:
-    """Return the file name for a case: the id if it is plain lower case, otherwise its safe characters and a hash. No
-    id can escape the folder, and no two ids share a file, even on case-insensitive file systems."""
+    """Return the file name for a case. It is the id if that is plain lower case. Otherwise, it consists of the id's
+    safe characters and a hash. No id can escape the folder, and no two ids share a file, even on case-insensitive file
+    systems."""
     if _PLAIN.fullmatch(case_id):
         return f"{case_id}.json"
     digest = blake2b(case_id.encode(errors="replace"), digest_size=8).hexdigest()

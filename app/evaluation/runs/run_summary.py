@@ -16,7 +16,7 @@ _USD_DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseLine:
-    """The part of a case's result that a run keeps in memory. ``place`` is the case's index in the input."""
+    """The part of a case result that a run keeps in memory. ``place`` is the case's index in the input."""
 
     place: int
     case_id: str
@@ -51,11 +51,11 @@ class CaseLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The summary of a run. ``score`` is the mean score of the cases, ``claims_accepted`` the proportion of accepted
-    claims, and ``grounded_cases`` the proportion of cases without a rejected claim. Skipped and failed cases are
+    """The summary of a run. ``score`` is the mean score of the cases, ``claims_accepted`` is the proportion of accepted
+    claims, and ``grounded_cases`` is the proportion of cases without rejected claims. Skipped and failed cases are
     excluded from all three.
 
-    ``spent`` is the part of ``cost`` for verdicts that were not cached.
+    ``spent`` is the part of ``cost`` that was spent on verdicts that were not cached.
     """
 
     judge: str
@@ -78,7 +78,7 @@ class Summary:
 
 
 def summarize(lines: Iterable[CaseLine], judge: CaseJudge) -> Summary:
-    """Summarize a run; ``lines`` may have any order."""
+    """Summarize a run. ``lines`` may be in any order."""
     every = sorted(lines, key=lambda line: line.place)
     scored = [line for line in every if line.score is not None]
     labels: Counter[Label] = sum((line.labels for line in scored), Counter())
@@ -113,8 +113,8 @@ def summarize(lines: Iterable[CaseLine], judge: CaseJudge) -> Summary:
 
 
 def total_cost(costs: Iterable[Cost]) -> Cost:
-    """Sum ``costs``. ``usd`` is None if it is None in any cost; the token counts are None if they are None in all
-    costs."""
+    """Sum ``costs``. The total ``usd`` is None if any cost has no price. A total token count is None only if none of
+    the costs has that count."""
     every = list(costs)
     known = [cost.usd for cost in every if cost.usd is not None]
     return Cost(

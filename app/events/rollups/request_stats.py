@@ -1,4 +1,4 @@
-"""Request and decision statistics, summed up from rows or from rollups."""
+"""Request and decision statistics, computed from event rows or from rollups."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ class LatencyStats:
 class RequestStats:
     """Statistics on requests.
 
-    ``times`` has the latencies by part (``total``, ``upstream``, ``judge``, and ``gateway``, which is the total minus
-    ``upstream`` and ``judge``). ``latency_ms`` has the percentiles by part (``p50``, ``p95``, ``p99``, ``max``), if
-    requested. Both omit parts that no request had.
+    ``times`` contains the latencies by part: ``total``, ``upstream``, ``judge``, and ``gateway``, which is the total
+    minus ``upstream`` and ``judge``. ``latency_ms`` contains the percentiles by part (``p50``, ``p95``, ``p99``,
+    ``max``), if requested. Neither contains parts for which no request has a value.
     """
 
     requests: int = 0
@@ -51,15 +51,15 @@ class RequestStats:
 
     @property
     def trust_score(self) -> float | None:
-        """The mean trust score of the requests that have one, or None."""
+        """The mean trust score of the requests that have a score, or None if no request has one."""
         return self.trust_sum / self.trust_count if self.trust_count else None
 
     def rate(self, action: str) -> float | None:
-        """Return the ratio of requests with this action, 0 to 1, or None if there are no requests."""
+        """Return the share of requests with this action, from 0 to 1, or None if there are no requests."""
         return share(self.actions[action], self.requests)
 
     def to_dict(self) -> dict[str, Any]:
-        """As the admin API returns it."""
+        """Return the JSON object that the admin API returns."""
         stats: dict[str, Any] = {
             "requests": self.requests,
             "actions": dict(self.actions),
@@ -78,7 +78,7 @@ class RequestStats:
 
 @dataclass(slots=True, kw_only=True)
 class DecisionStats:
-    """Statistics on a group of decisions. ``of`` has the values that they have in common, by column."""
+    """Statistics on a group of decisions. ``of`` contains the column values that all decisions in the group share."""
 
     of: Mapping[str, Any]
     decisions: int = 0
@@ -93,7 +93,7 @@ class DecisionStats:
             self.reason_codes[reason_code] += count
 
     def to_dict(self) -> dict[str, Any]:
-        """As the admin API returns it."""
+        """Return the JSON object that the admin API returns."""
         return {
             **self.of,
             "decisions": self.decisions,
@@ -108,10 +108,10 @@ def share(count: int, of: int) -> float | None:
 
 
 def percentiles(bins: Sequence[int | None], largest: float) -> dict[str, float]:
-    """Estimate the percentiles of a histogram from its bins, by name. The result is empty if there are no values.
+    """Return percentiles by name, estimated from the bins of a histogram. The result is empty if there are no values.
 
     Within a bin, values are assumed to be denser towards the neighbouring bin with the higher count. For typical
-    latencies, the error is a few percent; it never exceeds the width of a bin.
+    latencies, the error is a few percent. It never exceeds the width of a bin.
     """
     counts = [int(count or 0) for count in bins]
     total = sum(counts)
@@ -133,7 +133,8 @@ def _at(counts: Sequence[int], rank: int) -> float:
 
 
 def _part(counts: Sequence[int], bin: int, rank: int) -> float:
-    """Return the position of a rank within its bin, 0 to 1, assuming a linear density."""
+    """Return the position of a rank within its bin, from 0 to 1. The density is assumed to change linearly within the
+    bin."""
     count = counts[bin]
     left, right = (counts[beside] if beside in BINS else 0 for beside in (bin - 1, bin + 1))
     slope = max(-2 * count, min(2 * count, (right - left) / 2))

@@ -1,4 +1,4 @@
-"""Updates the rollups, in the transaction that stores or deletes events."""
+"""Updates the rollups in the same transaction that stores or deletes events."""
 
 import operator
 from collections import Counter, defaultdict
@@ -22,16 +22,17 @@ from app.db.rollup_tables import (
     decision_statistics,
     key_of,
     request_statistics,
+    usage_statistics,
 )
 from app.events.serialization import Rows
 
 _ROWS_AT_ONCE = 25
-"""Rows per statement. A row has about a hundred numbers, and preparing a statement's parameters may block the event
-loop."""
+"""The maximum number of rows per statement. A row has about a hundred numbers, and preparing a statement's parameters
+blocks the event loop."""
 
 ROLLED_UP_COLUMNS = {
     "requests": (
-        *("request_id", "ts", "agent", "model", "action", "verdict", "status", "trust_score"),
+        *("request_id", "ts", "agent", "model", "key_prefix", "action", "verdict", "status", "trust_score"),
         *("prompt_tokens", "completion_tokens", "total_ms", "upstream_ms", "judge_ms"),
     ),
     "decisions": (
@@ -39,13 +40,13 @@ ROLLED_UP_COLUMNS = {
         "latency_ms",
     ),
 }
-"""The columns from which rollups are computed, by table."""
+"""The columns that rollups are computed from, by table."""
 
 Key = tuple[Any, ...]
 
 
 class _Layout:
-    """The column layout of a rollup table: ``step``, the rest of the key, a name, then numbers."""
+    """The column layout of a rollup table: ``step``, the other key columns, a name, and then the numbers."""
 
     def __init__(self, table: Table) -> None:
         names = [column.name for column in table.c if not column.primary_key and column.name != "policy_name"]
@@ -55,6 +56,7 @@ class _Layout:
 
 
 _OF_REQUESTS, _OF_DECISIONS = _Layout(request_statistics), _Layout(decision_statistics)
+_OF_USAGE = _Layout(usage_statistics)
 
 
 class _Sums:
@@ -72,7 +74,7 @@ class _Sums:
         return row
 
     def days(self) -> "_Sums":
-        """Return the same increments summed up by day."""
+        """Return the same increments, summed up by day."""
         found = _Sums(self.layout)
         for (start, *rest), row in self.rows.items():
             key = (start.replace(hour=0), *rest)
@@ -86,48 +88,50 @@ class _Sums:
         return found
 
     def rows_of(self, step: int) -> list[tuple[Any, ...]]:
-        """Convert to rows of the table, sorted by key so that all writers lock them in the same order."""
+        """Convert the increments to rows of the table, sorted by key so that all writers lock rows in the same
+        order."""
         return [(step, *key, *self.names[key], *self.rows[key]) for key in sorted(self.rows)]
 
 
 _VERDICTS = {verdict: _OF_REQUESTS.place[f"verdict_{verdict}"] for verdict in VERDICTS}
 _STATUSES = {status: _OF_REQUESTS.place[f"status_{status}"] for status in STATUSES}
-_COUNT, _PROMPT, _COMPLETION, _TRUST_COUNT, _TRUST = (
-    _OF_REQUESTS.place[name] for name in ("requests", "prompt_tokens", "completion_tokens", "trust_count", "trust_sum")
-)
+_TRUST_COUNT, _TRUST = (_OF_REQUESTS.place[name] for name in ("trust_count", "trust_sum"))
 _DECISIONS = _OF_DECISIONS.place["decisions"]
 
 
 def increments(events: Iterable[Rows], sign: int = 1) -> list[tuple[Table, list[tuple[Any, ...]]]]:
-    """Compute the rows that ``events`` add to each rollup table or, with a ``sign`` of -1, subtract from it."""
+    """Compute the rows to add to each rollup table for ``events``. With a ``sign`` of -1, compute the rows to
+    subtract."""
     of_requests: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     of_decisions: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
+    of_usage: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     for event in events:
         row = event["requests"][0]
         start = row["ts"].replace(minute=0, second=0, microsecond=0)
         names = key_of(row["agent"]), key_of(row["model"])
         for policy in {NONE, *(decision["policy_id"] for decision in event["decisions"])}:
             of_requests[start, policy, *names, row["action"]].append(row)
+            of_usage[start, policy, *names, key_of(row["key_prefix"])].append(row)
         for decision in event["decisions"]:
             of_decisions[_decision_key(start, decision, names)].append(decision)
-    requests, decisions = _Sums(_OF_REQUESTS), _Sums(_OF_DECISIONS)
+    requests, decisions, usage = _Sums(_OF_REQUESTS), _Sums(_OF_DECISIONS), _Sums(_OF_USAGE)
     for key, rows in of_requests.items():
         _count_requests(requests.add(key), rows, sign)
     for key, rows in of_decisions.items():
         numbers = decisions.add(key, rows[-1]["policy_name"])
         numbers[_DECISIONS] = sign * len(rows)
         _count_times(_OF_DECISIONS, numbers, "latency", [row["latency_ms"] for row in rows], sign)
+    for key, rows in of_usage.items():
+        _count_usage(_OF_USAGE, usage.add(key), rows, sign)
     return [
         (sums.layout.table, found)
-        for sums in (requests, decisions)
+        for sums in (requests, decisions, usage)
         if (found := [*sums.rows_of(HOUR), *sums.days().rows_of(DAY)])
     ]
 
 
 def _count_requests(numbers: list[float], rows: Sequence[Mapping[str, Any]], sign: int) -> None:
-    numbers[_COUNT] = sign * len(rows)
-    numbers[_PROMPT] = sign * sum(row["prompt_tokens"] or 0 for row in rows)
-    numbers[_COMPLETION] = sign * sum(row["completion_tokens"] or 0 for row in rows)
+    _count_usage(_OF_REQUESTS, numbers, rows, sign)
     for name, places in (("verdict", _VERDICTS), ("status", _STATUSES)):
         for value, count in Counter(row[name] for row in rows).items():
             # A value unknown to this version still counts as a request.
@@ -139,6 +143,12 @@ def _count_requests(numbers: list[float], rows: Sequence[Mapping[str, Any]], sig
     rests = [max(0.0, total - (upstream or 0.0) - (judge or 0.0)) for total, upstream, judge in times]
     for part, values in zip(PARTS, (*zip(*times, strict=True), rests), strict=True):
         _count_times(_OF_REQUESTS, numbers, part, [value for value in values if value is not None], sign)
+
+
+def _count_usage(layout: _Layout, numbers: list[float], rows: Sequence[Mapping[str, Any]], sign: int) -> None:
+    numbers[layout.place["requests"]] = sign * len(rows)
+    for name in ("prompt_tokens", "completion_tokens"):
+        numbers[layout.place[name]] = sign * sum(row[name] or 0 for row in rows)
 
 
 def _decision_key(start: datetime, row: Mapping[str, Any], agent_and_model: tuple[str, str]) -> Key:
@@ -164,8 +174,8 @@ def add_to_rollups(connection: Connection, events: Iterable[Rows]) -> None:
 
 
 def subtract_from_rollups(connection: Connection, events: Iterable[Rows]) -> None:
-    """Subtract ``events`` that are being deleted from the rollups; the rows of their first two tables are sufficient.
-    The maximum latency of an hour or day stays unchanged as long as it has other events."""
+    """Subtract deleted ``events`` from the rollups. Only the rows of their first two tables are needed. The maximum
+    latency of an hour or day doesn't change as long as other events remain in it."""
     changes = increments(events, -1)
     _change(connection, changes)
     for table, rows in changes:
@@ -191,13 +201,13 @@ def _pieces(rows: list[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:
 
 @lru_cache(maxsize=16)
 def _statement(dialect: Dialect, table: Table) -> str:
-    """Compile the statement once, as text: SQLAlchemy's cache compares a statement part by part, and this one has
-    hundreds."""
+    """Compile the statement once, as text. SQLAlchemy's cache compares statements part by part, and this one has
+    hundreds of parts."""
     return str(_adding(dialect.name, table).compile(dialect=dialect))
 
 
 def _adding(dialect: str, table: Table) -> Any:
-    """Build an INSERT that adds its numbers to those of an existing row."""
+    """Build an INSERT that adds the new numbers to those of an existing row."""
     insert: Any = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
     larger = func.max if dialect == "sqlite" else func.greatest
 
@@ -214,7 +224,7 @@ def _adding(dialect: str, table: Table) -> Any:
 
 
 def _delete_empty(table: Table) -> Any:
-    counted = table.c.requests if table is request_statistics else table.c.decisions
+    counted = table.c.decisions if table is decision_statistics else table.c.requests
     return delete(table).where(
         and_(*(column == bindparam(f"{column.name}_") for column in table.primary_key)), counted <= 0
     )

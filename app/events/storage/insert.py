@@ -1,6 +1,7 @@
 """Inserts events, one batch per transaction. No event is stored twice, and an invalid event doesn't affect the
 others."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 import structlog
@@ -9,8 +10,10 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 
 from app.db.database import Database, DatabaseUnavailableError
+from app.db.search_index import add_entries
 from app.db.tables import EVENT_TABLES, requests
 from app.events.rollups.rollup_update import add_to_rollups
+from app.events.search.indexed_text import search_text
 from app.events.serialization import Rows
 from app.events.storage.sqlite_bulk_insert import insert_rows, known_requests
 
@@ -19,9 +22,9 @@ _ROWS_AT_ONCE = 100
 
 
 async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
-    """Store ``batch``; return the events whose content the database rejects. Existing rows are ignored.
+    """Store ``batch``, and return the events whose content the database rejects. Rows that already exist are skipped.
 
-    Raises DatabaseUnavailableError; part of the batch may have been stored by then.
+    Raises DatabaseUnavailableError. Part of the batch may already be stored by then.
     """
     try:
         await _insert(database, batch)
@@ -35,9 +38,14 @@ async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
 
 
 async def _insert(database: Database, batch: Sequence[Rows]) -> None:
+    texts = await asyncio.to_thread(_search_texts, batch)
+
     def insert(connection: Connection) -> None:
         added = (_insert_sqlite if database.dialect == "sqlite" else _insert_postgresql)(connection, batch)
-        add_to_rollups(connection, _added(batch, added))
+        events = list(_added(batch, added))
+        add_to_rollups(connection, events)
+        ids = [(event["requests"][0]["request_id"], event["requests"][0]["ts"]) for event in events]
+        add_entries(connection, [(id, ts, texts[id]) for id, ts in ids if id in texts])
 
     try:
         await database.transact(insert)
@@ -46,8 +54,14 @@ async def _insert(database: Database, batch: Sequence[Rows]) -> None:
         raise DatabaseUnavailableError(str(error.orig)) from error
 
 
+def _search_texts(batch: Sequence[Rows]) -> dict[str, str]:
+    """Return the words to index for each request whose texts are stored. Call this in a thread."""
+    found = ((event["requests"][0]["request_id"], search_text(event)) for event in batch)
+    return {request_id: text for request_id, text in found if text is not None}
+
+
 def _insert_sqlite(connection: Connection, batch: Sequence[Rows]) -> set[str]:
-    """Insert ``batch``; return the ids of the new requests."""
+    """Insert ``batch``, and return the ids of the new requests."""
     ids = [event["requests"][0]["request_id"] for event in batch]
     known = known_requests(connection, ids)
     for table in EVENT_TABLES:

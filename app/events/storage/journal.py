@@ -1,11 +1,10 @@
-"""Stores events while the database is unavailable, in fsynced files of checksummed lines that are replayed and emptied
-later.
+"""Stores events in files while the database is unavailable, and replays them later. Files are fsynced, and every line
+has a checksum.
 
-Every process writes its own file and holds a lock on it. The lock is released when the process exits, so a file that
-can be locked no longer has an owner; the first process that finds it adopts it.
+Every process writes its own file and holds a lock on it. The lock is released when the process exits. A file that can
+be locked therefore has no owner, and the first process that finds it adopts it.
 
-A line is ``<CRC-32 in hex> <length> <payload>``. A line that is incomplete after a crash fails the check and is
-skipped.
+A line is ``<CRC-32 in hex> <length> <payload>``. A line that was cut off by a crash fails the check and is skipped.
 """
 
 import fcntl
@@ -24,7 +23,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class JournalFile:
-    """An open, locked journal file. Its methods block: call them in a thread."""
+    """An open, locked journal file. All methods block, so call them in a thread."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -45,7 +44,7 @@ class JournalFile:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(PermissionError):  # of another user
+            with suppress(PermissionError):  # It belongs to another user.
                 os.fchmod(descriptor, 0o600)
             # Its previous owner may have removed it between the two calls above.
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
@@ -60,11 +59,11 @@ class JournalFile:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes to be replayed."""
+        """The number of bytes that are still to be replayed."""
         return self._size - self._replayed
 
     def append(self, payloads: Sequence[bytes]) -> None:
-        """Append ``payloads``, which must not contain line breaks, and fsync. Raises OSError, in which case none is
+        """Append ``payloads``, which must not contain line breaks, and fsync. If this raises OSError, no payload is
         appended."""
         block = b"".join(b"%08x %d %b\n" % (crc32(payload), len(payload), payload) for payload in payloads)
         with self._lock:
@@ -80,7 +79,8 @@ class JournalFile:
             self._size += len(block)
 
     def read(self, limit: int) -> tuple[list[bytes], int]:
-        """Return up to ``limit`` pending payloads, and the mark to pass to ``replayed``. Corrupt lines are skipped."""
+        """Return up to ``limit`` pending payloads, and the position to pass to ``replayed``. Corrupt lines are
+        skipped."""
         payloads: list[bytes] = []
         mark = self._replayed
         with open(os.dup(self._descriptor), "rb") as file:
@@ -98,7 +98,7 @@ class JournalFile:
         return payloads, mark
 
     def replayed(self, mark: int) -> None:
-        """Record that everything up to ``mark`` is stored. If nothing follows, the file is emptied. Raises OSError."""
+        """Record that everything up to ``mark`` is stored. If no payload follows, empty the file. Raises OSError."""
         with self._lock:
             self._replayed = mark
             if mark >= self._size:
@@ -127,13 +127,14 @@ def _payload(line: bytes) -> bytes | None:
 
 
 def _nothing() -> None:
-    """Do nothing: if nothing was read, there is nothing to mark as replayed."""
+    """Do nothing. No payloads were read, so none can be marked as replayed."""
 
 
 class Journal:
-    """The journal files of one gateway: this process's own file, created on first use, and those adopted from others.
+    """The journal files of one gateway: the process's own file, which is created on first use, and files adopted from
+    other processes.
 
-    Its files are named ``<path>.*.jsonl``. The methods block: call them in a thread.
+    The files are named ``<path>.*.jsonl``. All methods block, so call them in a thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -143,14 +144,14 @@ class Journal:
         self._lock = threading.Lock()
 
     def append(self, payloads: Sequence[bytes]) -> None:
-        """Append ``payloads`` and fsync. Raises OSError, in which case none is appended."""
+        """Append ``payloads`` and fsync. If this raises OSError, no payload is appended."""
         with self._lock:
             if self._own is None:
                 self._own = self._create()
         self._own.append(payloads)
 
     def reject(self, payloads: Sequence[bytes]) -> None:
-        """Store ``payloads`` in ``<path>.rejected`` for inspection; they are never replayed. Raises OSError."""
+        """Store ``payloads`` in ``<path>.rejected`` for inspection. They are never replayed. Raises OSError."""
         with self._path.with_name(self._path.name + ".rejected").open("ab") as file:
             file.write(b"".join(payload + b"\n" for payload in payloads))
             file.flush()
@@ -166,11 +167,11 @@ class Journal:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes to be replayed."""
+        """The number of bytes that are still to be replayed."""
         return sum(file.waiting for file in self._files())
 
     def replay(self, limit: int) -> tuple[list[bytes], Callable[[], None]]:
-        """Return up to ``limit`` pending payloads, and the function to call once they are stored. Raises OSError."""
+        """Return up to ``limit`` pending payloads, and a function to call once they are stored. Raises OSError."""
         for file in self._files():
             if file.waiting > 0:
                 payloads, mark = file.read(limit)

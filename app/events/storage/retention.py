@@ -1,5 +1,5 @@
-"""Deletes expired events: whole months at once if the event log is partitioned, and the rest in small batches so that
-other work doesn't have to wait."""
+"""Deletes expired events. If the event log is partitioned, whole months are dropped at once. The rest is deleted in
+small batches, so that other work doesn't have to wait."""
 
 import asyncio
 from collections import defaultdict
@@ -15,17 +15,18 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.auth.audit_log import acting_as, note
-from app.concurrency import TaskScope
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.partitions import drop_months
-from app.db.tables import EVENT_TABLES, feedback, meta, requests, runs
+from app.db.search_index import delete_entries
+from app.db.tables import EVENT_TABLES, MARKS, feedback, meta, requests, runs
 from app.events.rollups.rollup_update import ROLLED_UP_COLUMNS, subtract_from_rollups
 from app.events.serialization import Rows
+from judges.concurrency import TaskScope
 
 _log = structlog.stdlib.get_logger(__name__)
 _BATCH = 500
 _PAUSE_S = 0.02
-"""The pause between two batches, so that a waiting writer gets its turn."""
+"""The pause between two batches. It lets a waiting writer proceed."""
 _EVERY_S = 3600.0
 _LAST_RUN = "retention_at"
 _JUMP = timedelta(minutes=10)
@@ -34,8 +35,8 @@ _JUMP = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The number of requests (with their decisions, claims, documents and feedback) and runs that were or would be
-    deleted."""
+    """The number of requests and runs that were deleted, or would be. Decisions, claims, documents and feedback are
+    deleted with their request."""
 
     requests: int
     runs: int
@@ -46,9 +47,9 @@ async def prune(
 ) -> Pruned:
     """Delete requests older than ``before``, with their dependent rows, and runs that have not changed since then.
 
-    With ``keep_marked``, requests with feedback are kept. With ``dry_run``, rows are only counted. Each month, and each
-    batch of ``batch`` requests, is deleted in its own transaction; if one fails, earlier ones stay deleted. Deletions
-    are recorded in the audit log. Raises DatabaseUnavailableError.
+    With ``keep_marked``, requests with feedback are kept. With ``dry_run``, rows are only counted. Each month and each
+    batch of ``batch`` requests is deleted in a separate transaction. If one fails, the earlier deletions remain.
+    Deletions are recorded in the audit log. Raises DatabaseUnavailableError.
     """
     old_requests = select(requests.c.request_id, requests.c.ts).where(requests.c.ts < before).order_by(requests.c.ts)
     if keep_marked:
@@ -91,7 +92,7 @@ async def _delete(database: Database, query: Select[Any], batch: int, delete_the
 
 
 async def _delete_requests(connection: AsyncConnection, found: Sequence[Any]) -> None:
-    """Delete requests, given oldest first, with their dependent rows."""
+    """Delete requests and their dependent rows. The requests must be sorted oldest first."""
     ids = [row.request_id for row in found]
     gone: dict[str, list[dict[str, Any]]] = {}
     # Children first: on SQLite they would be deleted with the requests, without being returned.
@@ -100,12 +101,14 @@ async def _delete_requests(connection: AsyncConnection, found: Sequence[Any]) ->
         deleted = delete(table).where(*of_these).returning(*_rolled_up(table))
         gone[table.name] = [{**row} for row in (await connection.execute(deleted)).mappings()]
     await connection.run_sync(subtract_from_rollups, _events(gone))
-    # Feedback is deleted after the requests, which can then no longer receive any.
-    await connection.execute(delete(feedback).where(feedback.c.request_id.in_(ids)))
+    await connection.run_sync(delete_entries, ids, found[0].ts, found[-1].ts)
+    # Marks are deleted after the requests, which can then no longer receive any.
+    for table in MARKS:
+        await connection.execute(delete(table).where(table.c.request_id.in_(ids)))
 
 
 def _rolled_up(table: Table) -> list[Column[Any]]:
-    """Return the columns that rollups need."""
+    """Return the columns of the deleted rows that the rollups need."""
     return [table.c[name] for name in ROLLED_UP_COLUMNS.get(table.name, ["request_id"])]
 
 
@@ -121,10 +124,10 @@ async def _delete_runs(connection: AsyncConnection, found: Sequence[Any]) -> Non
 
 
 class Retention:
-    """Prunes once an hour, in one of the processes that share a database.
+    """Prunes the database once an hour, in one of the processes that share it.
 
-    If the system clock has changed since the last pruning, nothing is deleted until the next one: the clock may be
-    wrong, and may be corrected by then.
+    If the system clock was changed since the last pruning, this pruning is skipped. The clock may be wrong now and may
+    be correct again at the next pruning.
     """
 
     def __init__(self, database: Database, *, days: int, every_s: float = _EVERY_S) -> None:
@@ -150,7 +153,7 @@ class Retention:
             await asyncio.sleep(self._every_s)
 
     def _clock_changed(self) -> bool:
-        """Whether the system clock was changed since the last call."""
+        """Return whether the system clock was changed since the last call."""
         before, now = self._seen, (datetime.now(UTC), monotonic())
         self._seen = now
         jump = now[0] - before[0] - timedelta(seconds=now[1] - before[1])
@@ -160,7 +163,7 @@ class Retention:
         return True
 
     async def _turn(self) -> bool:
-        """Whether this process should prune now: the last pruning, by any process, was long enough ago."""
+        """Return whether this process should prune now, because the last pruning by any process was long enough ago."""
         now = datetime.now(UTC)
         due = (now - timedelta(seconds=self._every_s / 2)).isoformat()
         # A process whose clock is ahead must not postpone pruning for all others until then.

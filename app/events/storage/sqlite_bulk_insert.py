@@ -1,5 +1,5 @@
-"""Bulk inserts into SQLite. Values are encoded by hand, because SQLAlchemy's processing costs several times as much as
-the insert itself."""
+"""Bulk inserts into SQLite. Values are encoded here, because encoding by SQLAlchemy costs several times as much as the
+insert itself."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    """Insert ``rows``, which all have the same columns; existing rows are ignored."""
+    """Insert ``rows``, which must all have the same columns. Existing rows are skipped."""
     if rows:
         statement, values_of, encoders = _prepared(table, tuple(rows[0]))
         values = [[*values_of(row)] for row in rows]
@@ -30,7 +30,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> No
 
 
 def known_requests(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Return the members of ``ids`` that are in the event log."""
+    """Return those of ``ids`` that are in the event log."""
     return set(connection.exec_driver_sql(_KNOWN, (orjson.dumps(ids).decode(),)).scalars())
 
 
@@ -38,7 +38,8 @@ def known_requests(connection: Connection, ids: Sequence[str]) -> set[str]:
 def _prepared(
     table: Table, names: tuple[str, ...]
 ) -> tuple[str, Callable[[Row], tuple[Any, ...]], Sequence[tuple[int, Callable[[Any], Any]]]]:
-    """Return the statement, the function that gets its parameters from a row, and parameter encoders by position."""
+    """Return the statement, a function that extracts its parameters from a row, and the parameter encoders by
+    position."""
     insert = sqlite.insert(table).on_conflict_do_nothing()
     compiled = insert.compile(dialect=sqlite.dialect(paramstyle="qmark"), column_keys=names)
     order = names if compiled.positiontup is None else compiled.positiontup
@@ -47,7 +48,7 @@ def _prepared(
 
 
 def _encoder(table: Table, name: str) -> Callable[[Any], Any] | None:
-    """Return the encoder for a column, or None. It encodes like SQLAlchemy's own types, so that those can read the
+    """Return the encoder for a column, or None. The encoding matches that of SQLAlchemy's types, which read the
     values."""
     kind = table.c[name].type
     if isinstance(kind, UTCDateTime):

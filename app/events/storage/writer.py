@@ -10,7 +10,6 @@ from pathlib import Path
 
 import structlog
 
-from app.concurrency import TaskScope
 from app.db.database import Database
 from app.errors import EventLostError
 from app.events.records import RecordedRequest
@@ -18,10 +17,11 @@ from app.events.serialization import Rows, dump, event_rows, load
 from app.events.storage.insert import store
 from app.events.storage.journal import Journal
 from app.settings import EventDurability
+from judges.concurrency import TaskScope
 
 _log = structlog.stdlib.get_logger(__name__)
 _SPILL_WAIT_S = 0.004
-"""How long a reply waits if both queues are full. After that, its event is dropped and counted."""
+"""How long a reply waits when both queues are full. After that, its event is dropped and counted."""
 _DRAIN_S = 5.0
 _CLOSE_S = 5.0
 """How long closing waits for an unresponsive database before writing the remaining events to the journal."""
@@ -31,10 +31,11 @@ _CLOSE_S = 5.0
 class _Entry:
     record: RecordedRequest
     stored: asyncio.Future[None] | None
-    """Completed once the event is stored; None if no caller waits for it."""
+    """A future that completes once the event is stored. None if no caller waits for it."""
 
     def rows(self) -> Rows | None:
-        """Convert the event to rows, or return None if that fails: a bug, which must not lose other events."""
+        """Convert the event to rows, or return None if that fails. A failure would be a bug, but it must not lose other
+        events."""
         try:
             return event_rows(self.record.event())
         except Exception as error:
@@ -64,19 +65,19 @@ def default_journal(database: Database) -> Path:
 
 
 class EventWriter:
-    """An ``EventLog`` on a database. It also accepts events before ``start`` and after ``aclose``; they wait for the
-    next start.
+    """An ``EventLog`` that writes to a database. Events that arrive before ``start`` or after ``aclose`` are accepted
+    and wait for the next start.
 
-    With ``batched`` durability, ``append`` returns at once; a batch is written when it has ``batch_limit`` events or
-    after ``linger_s`` seconds. With ``sync`` durability, ``append`` returns once the event is committed; concurrent
-    events share a commit. If the database is unavailable, or does not respond for ``patience_s`` seconds, ``append``
-    returns once the event is fsynced to the journal instead.
+    With ``batched`` durability, ``append`` returns at once. A batch is written when it has ``batch_limit`` events or
+    after ``linger_s`` seconds. With ``sync`` durability, ``append`` returns once the event is committed. Concurrent
+    events share a commit. If the database is unavailable, or doesn't respond for ``patience_s`` seconds, ``append``
+    returns once the event is fsynced to the journal.
 
     Batches that the database does not accept, and events beyond ``queue_limit``, go to the journal. If the journal
-    fails too, events wait in memory, as long as there is room, until either accepts them. The journal is replayed at
-    startup and when the database is available again, which is tried at intervals that grow within ``retry_s``. Keys
-    derive from the request's id, which must be unique, so a replay adds nothing twice. Events whose content the
-    database rejects are stored in ``<journal>.rejected``.
+    fails too, events wait in memory, as long as there is room, until the database or the journal accepts them. The
+    journal is replayed at startup and when the database is available again. The database is retried at growing
+    intervals within the bounds ``retry_s``. Keys are derived from the id of the request, which must be unique, so a
+    replay adds nothing twice. Events whose content the database rejects are stored in ``<journal>.rejected``.
 
     The counters count events since startup: ``written`` to the database, ``journaled``, ``dropped`` (lost, because the
     journal failed too) and ``rejected``. ``failures`` is the number of batches that the database did not accept.
@@ -109,14 +110,14 @@ class EventWriter:
         self._first_retry_s, self._last_retry_s = retry_s
         self._retry_s = self._first_retry_s
         self._retry_at: float | None = None
-        """When to retry the database; None while it is available."""
+        """The time at which to retry the database. None while it is available."""
         self._closing = self._closed = False
         self._scope = TaskScope()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def queue_depth(self) -> int:
-        """The number of events neither in the database nor in the journal yet."""
+        """The number of events that are neither in the database nor in the journal yet."""
         return len(self._pending) + len(self._spilled)
 
     @property
@@ -130,8 +131,8 @@ class EventWriter:
         self._tasks = {self._scope.start(self._write()), self._scope.start(self._write_spilled())}
 
     async def append(self, record: RecordedRequest, /) -> None:
-        """Log the event of ``record``. With ``batched`` durability, this neither waits for the database nor raises.
-        With ``sync``, it waits as described above, and raises EventLostError if the event cannot be stored."""
+        """Log the event of ``record``. With ``batched`` durability, the call neither waits for the database nor raises.
+        With ``sync``, it waits until the event is stored, and raises EventLostError if that fails."""
         stored = asyncio.get_running_loop().create_future() if self._sync else None
         entry = _Entry(record, stored)
         if self._closed:
@@ -185,7 +186,8 @@ class EventWriter:
             self._journal.close()
 
     def _keep(self, left: Sequence[_Entry]) -> None:
-        """Journal, without using a thread, the events left over because the tasks never ran or were cancelled."""
+        """Write the remaining events to the journal, without using a thread. Events remain if the tasks never ran or
+        were cancelled."""
         self._pending.clear()
         self._spilled.clear()
         try:
@@ -211,8 +213,8 @@ class EventWriter:
             await self._attempt(self._replay)
 
     async def _store_pending(self) -> bool:
-        """Store the next batch and return whether that succeeded. Its records, whose texts are large, are released on
-        return."""
+        """Store the next batch and return whether that succeeded. The records of the batch, which contain large texts,
+        are released on return."""
         batch = list(islice(self._pending, self._batch_limit))
         stored = not batch or await self._store(batch)
         for _ in batch if stored else ():
@@ -235,7 +237,7 @@ class EventWriter:
         self._full.clear()
 
     async def _rest(self) -> None:
-        """Pause, because neither the database nor the journal accepts events."""
+        """Pause while neither the database nor the journal accepts events."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._first_retry_s):
                 await self._ending.wait()
@@ -261,7 +263,7 @@ class EventWriter:
 
     async def _store(self, batch: Sequence[_Entry]) -> bool:
         """Store ``batch`` in the database or the journal. Return False if both fail. Waiting callers are notified in
-        any case."""
+        both cases."""
         if self._due() and await self._attempt(lambda: self._insert(batch)):
             for entry in batch:
                 entry.settle()
@@ -298,7 +300,7 @@ class EventWriter:
         return self._journal.waiting > 0 and self._due()
 
     async def _attempt(self, action: Callable[[], Awaitable[None]]) -> bool:
-        """Run ``action`` and return whether it succeeded. This also tracks whether the database is available."""
+        """Run ``action`` and return whether it succeeded. This also records whether the database is available."""
         try:
             await action()
         except Exception as error:  # Whatever the error, the events are kept and the writer continues.
@@ -327,8 +329,8 @@ class EventWriter:
         return True
 
     def _journal_rows(self, batch: Sequence[_Entry]) -> list[_Entry]:
-        """Journal ``batch`` and return the entries whose conversion failed. Call this in a thread, except when
-        closing."""
+        """Write ``batch`` to the journal and return the entries whose conversion failed. Call this in a thread, except
+        when closing."""
         rows, unmade = _rows_of(batch)
         self._journal.append([dump(each) for each in rows])
         return unmade
@@ -345,7 +347,7 @@ class EventWriter:
             entry.settle(EventLostError())
 
     async def _spill_now(self, batch: Sequence[_Entry]) -> None:
-        """Journal ``batch``, or drop it if that fails, because there is no room in memory."""
+        """Write ``batch`` to the journal. If that fails, drop it, because there is no room in memory."""
         if not await self._to_journal(batch):
             self._lose(batch, OSError("the journal is not writable"))
 

@@ -1,11 +1,11 @@
-"""The Messages API of Anthropic: content blocks in, content blocks out.
+"""Anthropic's Messages API, whose requests and replies consist of content blocks.
 
-``decoder`` turns upstream events into reply parts, ``encoder`` turns outputs into events for the client.
-``whole_reply`` lays a whole message out as stream events, and assembles one from events, so that both kinds of reply
-take the same path. ``document_numbers`` knows the documents by the numbers that the API gives them.
+``decoder`` converts upstream events to reply parts. ``encoder`` converts outputs to events for the client.
+``whole_reply`` converts a whole message to stream events and back, so that both kinds of reply take the same path.
+``document_numbers`` maps documents to their numbers in the API.
 
-To the pipeline, the text blocks of a message are one text, since a model that cites begins a new block in mid-sentence.
-Content of another kind between them ends a sentence.
+The pipeline treats the text blocks of a message as one text, because a model that cites begins a new block in
+mid-sentence. Other content between two text blocks ends a sentence.
 """
 
 from app.protocols.anthropic_messages.adapter import MessagesAdapter

@@ -5,24 +5,24 @@ from typing import Any
 
 from app.errors import GatewayError, UpstreamConnectError
 from app.protocols.anthropic_messages import prompt
-from app.protocols.anthropic_messages.allowlist import plain
 from app.protocols.anthropic_messages.decoder import MessageDecoder
 from app.protocols.anthropic_messages.document_numbers import DocumentNumbers
 from app.protocols.anthropic_messages.encoder import MessageEncoder
 from app.protocols.anthropic_messages.event_types import TextBlock, event_bytes, object_of
+from app.protocols.anthropic_messages.fields import USAGE
 from app.protocols.anthropic_messages.request import MessagesRequest
 from app.protocols.anthropic_messages.whole_reply import events_of, message_of
-from app.protocols.common.known_fields import KnownFields, repeats_a_key
-from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
-from app.protocols.common.sse_json import dump, read_object
+from app.protocols.common.known_fields import UNFIT, KnownFields, repeats_a_key
+from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser, dump, read_object
 from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
 from judges.types import Chunk
 
 
 class MessagesAdapter:
-    """Made for each request: it keeps the state of the reply's blocks."""
+    """Each request needs a new adapter, because it keeps the state of the reply's blocks."""
 
     api = "messages"
+    judges_reasoning = False
     path = "/messages"
 
     def __init__(self, request: MessagesRequest) -> None:
@@ -40,8 +40,8 @@ class MessagesAdapter:
         return prompt.prompt_text(body)
 
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-        """Only the ``chunks`` that came in our field are written into the prompt; the others are in the body
-        already."""
+        """Write ``chunks`` into the prompt. Only chunks from the ``documents`` field are written, because the others
+        are already in the body."""
         standing = {block.document for block in self._request.blocks}
         given = [chunk for position, chunk in enumerate(self._chunks) if position not in standing]
         ours = [chunk for chunk in chunks if any(chunk is other for other in given)]
@@ -84,20 +84,22 @@ class MessagesAdapter:
         return self._writer.write(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """The body of a unary reply: the upstream's, with the delivered text and the findings.
+        """Return the body of a unary reply: the upstream's body with the delivered text and the findings.
 
-        A reply that passes untouched and has no message is returned as it is. Raises UpstreamConnectError if the
-        upstream reports an error instead of a reply.
+        A reply that contains no message is returned unchanged if no policy applies to it. Raises UpstreamConnectError
+        if the upstream reports an error instead of a reply.
         """
         failed = next((output for output in outputs if isinstance(output, ReplyError) and not output.broken), None)
         if failed is not None:
-            raise UpstreamConnectError(f"The upstream reports an error: {failed.message}")
+            raise UpstreamConnectError(f"The upstream reported an error: {failed.message}")
         message = message_of(b"".join(map(self.encode, outputs)))
         if message is None:
             return body
         whole = object_of(body)
         if whole is not None and "usage" in whole:
-            message["usage"] = plain(whole["usage"])  # the tokens of a blocked reply are paid for in full
+            usage = whole["usage"]
+            known = usage if self._fields is None else self._fields.rebuild(usage, USAGE, "usage")
+            message["usage"] = {} if known is UNFIT else known  # the tokens of a blocked reply are paid for in full
         return dump(message)
 
 
@@ -112,7 +114,7 @@ def _feed(parser: SSEParser, reader: MessageDecoder, data: bytes) -> Iterator[Up
 
 def _close(parser: SSEParser, reader: MessageDecoder) -> Iterator[UpstreamEvent]:
     for parsed in parser.close():
-        # Its blank line is missing; without one, the next event would run into it.
+        # The blank line is missing. Without it, the next event would become part of this one.
         yield from _read(reader, SSEEvent(parsed.raw + b"\n\n", parsed.data, parsed.event))
     yield from reader.settle()
 

@@ -1,10 +1,11 @@
-"""Rebuilds upstream events from known fields: unknown fields might hold text that nobody judged."""
+"""Rebuilds upstream events from known fields, because unknown fields might contain unjudged text."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from app.protocols.anthropic_messages.event_types import block_of, delta_of, index_of
+from app.protocols.anthropic_messages.fields import STOP_REASON
 
 _Json = dict[str, Any]
 
@@ -34,17 +35,17 @@ _MESSAGE = ("id", "type", "role", "usage", "container", "context_management")
 
 
 def name_of(value: Any) -> str:
-    """``value`` if it has the form of the API's names for kinds and reasons; otherwise ``unknown``."""
+    """Return ``value`` if it looks like a type name of this API, and otherwise ``unknown``."""
     return value if isinstance(value, str) and _NAME.fullmatch(value) else "unknown"
 
 
 def word_of(value: Any) -> str | None:
-    """``value`` if it is a string without white space, such as an id or a model."""
+    """Return ``value`` if it is a string without white space, such as an id or a model name."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else None
 
 
 def plain(value: Any, depth: int = 8) -> Any:
-    """``value`` without any string that is more than a word: token counts, ids, dates."""
+    """Return ``value`` without strings longer than a word. Token counts, ids and dates remain."""
     if isinstance(value, dict) and depth:
         return {name: plain(inner, depth - 1) for name, inner in value.items() if word_of(name)}
     if isinstance(value, list) and depth:
@@ -53,7 +54,7 @@ def plain(value: Any, depth: int = 8) -> Any:
 
 
 def says_more(event: Any, clean: Any) -> bool:
-    """Whether ``event`` holds a string that ``clean`` lacks."""
+    """Return whether ``event`` contains a string that is not in ``clean``."""
     return not set(_strings(event)) <= {"", *_strings(clean)}
 
 
@@ -70,8 +71,8 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def message_start(event: Mapping[str, Any], model: str | None, stops: Collection[str]) -> _Json:
-    """The start of a message, without content. ``model`` replaces an invalid model name; ``stops`` are the stop
-    sequences of the request."""
+    """Rebuild the start of a message, without its content. ``model`` replaces an invalid model name. ``stops`` contains
+    the stop sequences of the request."""
     message = event.get("message")
     if not isinstance(message, dict):
         message = {}
@@ -82,7 +83,7 @@ def message_start(event: Mapping[str, Any], model: str | None, stops: Collection
 
 
 def message_delta(event: Mapping[str, Any], stops: Collection[str]) -> _Json:
-    """The end of a message: its reason and its token counts."""
+    """Rebuild the end of a message: the stop reason and the token counts."""
     more = {name: plain(event[name]) for name in ("usage", "context_management") if name in event}
     return {"type": "message_delta", "delta": _end(delta_of(event), stops), **more}
 
@@ -90,7 +91,7 @@ def message_delta(event: Mapping[str, Any], stops: Collection[str]) -> _Json:
 def _end(said: Mapping[str, Any], stops: Collection[str]) -> _Json:
     end: _Json = {}
     if "stop_reason" in said:
-        end["stop_reason"] = name_of(said["stop_reason"]) if said["stop_reason"] not in (None, "") else None
+        end["stop_reason"] = STOP_REASON(said["stop_reason"]) if said["stop_reason"] is not None else None
     if "stop_sequence" in said:
         stop = said["stop_sequence"]
         end["stop_sequence"] = stop if isinstance(stop, str) and stop in stops else None
@@ -107,7 +108,7 @@ def _end(said: Mapping[str, Any], stops: Collection[str]) -> _Json:
 
 
 def other_block(event: Mapping[str, Any]) -> _Json | None:
-    """The start of a block other than text, such as a tool call; None if its type is unknown."""
+    """Rebuild the start of a block other than text, such as a tool call. Return None if its type is unknown."""
     block = block_of(event)
     kind = name_of(block.get("type"))
     fields = _CALL if kind.endswith("tool_use") else _RESULT if kind.endswith("tool_result") else _BLOCKS.get(kind)
@@ -118,7 +119,7 @@ def other_block(event: Mapping[str, Any]) -> _Json | None:
 
 
 def text_start(block: Mapping[str, Any]) -> _Json:
-    """The start of a text block, without its text and citations."""
+    """Rebuild the start of a text block, without its text and citations."""
     start: _Json = {"type": "text", "text": ""}
     if "citations" in block:
         start["citations"] = None if block["citations"] is None else []
@@ -126,19 +127,19 @@ def text_start(block: Mapping[str, Any]) -> _Json:
 
 
 def citations_of(block: Mapping[str, Any]) -> list[_Json]:
-    """The citations in the start of a text block."""
+    """Return the citations in the start of a text block."""
     citations = block.get("citations")
     return [citation for citation in citations if isinstance(citation, dict)] if isinstance(citations, list) else []
 
 
 def cited_delta(index: int, citation: Mapping[str, Any]) -> _Json:
-    """The event that carries a citation."""
+    """Build the event for a citation."""
     said = {name: citation[name] for name in _CITATION if isinstance(citation.get(name, ()), str | int | None)}
     return {"type": "content_block_delta", "index": index, "delta": {"type": "citations_delta", "citation": said}}
 
 
 def other_delta(event: Mapping[str, Any]) -> _Json | None:
-    """A delta of a block other than text; None if its type is unknown."""
+    """Rebuild a delta of a block other than text. Return None if its type is unknown."""
     delta = delta_of(event)
     kind = name_of(delta.get("type"))
     if kind not in _DELTAS:
@@ -148,10 +149,10 @@ def other_delta(event: Mapping[str, Any]) -> _Json | None:
 
 
 def error(event: Mapping[str, Any]) -> _Json:
-    """An upstream error: its type and its message."""
+    """Rebuild an upstream error from its type and message."""
     said = event.get("error")
     kind, message = (said.get("type"), said.get("message")) if isinstance(said, dict) else (None, said)
     kind = kind if isinstance(kind, str) and _NAME.fullmatch(kind) else "api_error"
     if not isinstance(message, str):
-        message = "The upstream reports an error."
+        message = "The upstream reported an error."
     return {"type": "error", "error": {"type": kind, "message": message}}

@@ -18,7 +18,7 @@ from app.protocols.anthropic_messages.event_types import (
     index_of,
     input_tokens,
 )
-from app.protocols.anthropic_messages.fields import rebuilt_bytes
+from app.protocols.anthropic_messages.fields import rebuild
 from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.stream_events import (
     ChoiceFinish,
@@ -40,16 +40,18 @@ _Json = dict[str, Any]
 
 
 class MessageDecoder:
-    """Reads the events of one message, in order, and keeps its text blocks in ``texts``, by the upstream's index.
+    """Reads the events of one message in order, and keeps its text blocks in ``texts`` by their index in the upstream's
+    reply.
 
-    Each event keeps its own bytes, for replies that pass untouched. Its parts have others: the event rebuilt from known
-    fields. Whatever that leaves out is reported as unchecked.
+    Each event keeps its original bytes, for replies that are forwarded unchanged. Under a policy (``fields``), the
+    parts of an event contain the bytes of the event rebuilt from known fields. Without a policy, they keep all fields.
+    Content outside the known fields is reported as unchecked.
 
-    Only the next event shows whether the text continues after a text block, so the end of a block waits for it: text
-    that continues is one text; before anything else comes a ``TextBreak``.
+    Only the next event shows whether the text continues after a text block, so the end of a block waits for that event.
+    If no text follows, a ``TextBreak`` is inserted.
 
-    ``model`` is the one that the request names, ``stops`` are its stop sequences. ``needs_start``: the reply is useless
-    without its start; if the start is missing, ``read`` raises UpstreamConnectError.
+    ``model`` and ``stops`` are the model and the stop sequences of the request. With ``needs_start``, ``read`` raises
+    UpstreamConnectError if the start of the reply is missing.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class MessageDecoder:
         self._behind: list[UpstreamEvent] = []
 
     def read(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
-        """The pipeline's events for an upstream event that came as ``raw``."""
+        """Yield the pipeline events for an upstream event that arrived as ``raw``."""
         if self._dropped is not None:
             kept = self._dropped.kept(event)
             if kept is None:
@@ -86,29 +88,56 @@ class MessageDecoder:
             event = kept
         if self.fields is not None:
             event = self._references.with_known_citation(event)
-            raw = rebuilt_bytes(event, self.fields)
+            known = cleaning.error(event) if event.get("type") == "error" else rebuild(event, self.fields)
+            if known is None:
+                yield from self._leave_out(event)
+                return
+            if cleaning.says_more(event, known):
+                yield from self._let_by(b"", _withheld("unknown_fields"))
+            raw, event = event_bytes(known), known
         kind = event.get("type")
         read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
         if kind == "ping":
             clean: _Json = {"type": "ping"}
-            yield from self._let_by(raw, Passthrough(raw=event_bytes(clean)), *_more(event, clean))
+            yield from self._let_by(raw, Passthrough(raw=event_bytes(self._kept(event, clean))), *_more(event, clean))
         elif read is None:
-            yield from self._let_by(raw, _withheld(name_of(kind)))
+            yield from self._let_by(raw, self._unknown(raw, name_of(kind)))
         else:
             if self._needs_start and kind not in ("message_start", "error"):
                 raise UpstreamConnectError("The upstream's reply does not begin a message.")
             yield from self.settle(goes_on=kind == "content_block_start" and block_of(event).get("type") == "text")
             yield from read(self, raw, event)
 
+    def _leave_out(self, event: _Json) -> Iterator[UpstreamEvent]:
+        """Handle an event of an unknown type. If it starts a block, the block has no text and isn't numbered."""
+        if event.get("type") == "content_block_start":
+            yield from self.settle()
+            self._texts[index_of(event)] = TextBlock(start=EMPTY_TEXT)
+        yield from self._let_by(b"", _withheld(_unknown_in(event)))
+
     def unread(self, raw: bytes, fault: str = "unreadable") -> Iterator[UpstreamEvent]:
-        """An event whose data is not a JSON object, or has another ``fault``."""
+        """Handle an event whose data is not a JSON object or has a different ``fault``."""
         if self.fields is not None:
             self.fields.leave_out(fault)
             raw = b""
-        yield from self._let_by(raw, _withheld(fault))
+        yield from self._let_by(raw, self._unknown(raw, fault))
+
+    def _kept(self, event: _Json, clean: _Json) -> _Json:
+        """Return the event that may be sent. Under a policy, this is ``clean``; otherwise, it is the event with all its
+        fields."""
+        return event if self.fields is None else clean
+
+    def _unknown(self, raw: bytes, name: str) -> Passthrough:
+        """Build a part for unknown content, which is left out only under a policy."""
+        return _withheld(name) if self.fields is not None else Passthrough(raw=raw, choice=0, unchecked=name)
+
+    def _citation(self, index: int, citation: _Json) -> _Json:
+        """Build the event for a citation."""
+        clean = cleaning.cited_delta(index, citation)
+        return self._kept({**clean, "delta": {"type": "citations_delta", "citation": citation}}, clean)
 
     def without_data(self, raw: bytes) -> Iterator[UpstreamEvent]:
-        """An event without data. Only its comments pass, and not those under a policy."""
+        """Handle an event without data. Only its comments are forwarded, and only if no policy applies."""
         if self.fields is not None:
             self.fields.leave_out("comment")
             return
@@ -117,7 +146,7 @@ class MessageDecoder:
         yield from self._let_by(raw, *([Passthrough(raw=comments)] if lines else []))
 
     def _let_by(self, raw: bytes, *parts: ReplyPart) -> Iterator[UpstreamEvent]:
-        """An event that says nothing about the reply, so it ends no block."""
+        """Forward an event that says nothing about the reply and therefore ends no block."""
         event = UpstreamEvent(raw=raw, parts=parts)
         if self._stop is not None:
             self._behind.append(event)
@@ -125,7 +154,7 @@ class MessageDecoder:
             yield event
 
     def settle(self, *, goes_on: bool = False) -> Iterator[UpstreamEvent]:
-        """The end of the last text block, if it is waiting. ``goes_on``: text follows."""
+        """Yield the end of the last text block, if it is waiting. ``goes_on`` means that text follows."""
         if self._stop is None:
             return
         raw, clean, parts = self._stop
@@ -146,29 +175,35 @@ class MessageDecoder:
         if isinstance(message, dict):
             self._prompt_tokens = input_tokens(message.get("usage"))
             start = ReplyStart(model=word_of(message.get("model")) or None, prompt_tokens=self._prompt_tokens)
-        yield UpstreamEvent(raw=raw, parts=(start, Passthrough(raw=event_bytes(clean)), *_more(event, clean)))
+        kept = Passthrough(raw=event_bytes(self._kept(event, clean)))
+        yield UpstreamEvent(raw=raw, parts=(start, kept, *_more(event, clean)))
 
     def _block_start(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         block, index = block_of(event), index_of(event)
         if block.get("type") != "text":
             yield UpstreamEvent(raw=raw, parts=self._other_start(index, event))
             return
-        text_block = self._texts[index] = TextBlock(start=cleaning.text_start(block))
-        text_block.tail += (cleaning.cited_delta(index, citation) for citation in cleaning.citations_of(block))
-        known = {**text_block.start, "text": block.get("text"), "citations": [delta_of(e) for e in text_block.tail]}
+        clean = cleaning.text_start(block)
+        text_block = self._texts[index] = TextBlock(
+            start=self._kept({**block, **clean}, clean), around=self._kept(event, {"type": event["type"]})
+        )
+        text_block.tail += (self._citation(index, citation) for citation in cleaning.citations_of(block))
+        known = {**clean, "text": block.get("text"), "citations": [delta_of(e) for e in text_block.tail]}
         more = _more(event, {"type": event["type"], "content_block": known})
         yield UpstreamEvent(raw=raw, parts=(*self._text(index, text_block, block.get("text")), *more))
 
     def _other_start(self, index: int, event: _Json) -> Sequence[ReplyPart]:
-        """A block of another type. A block of an unknown type might be text under another name, so it is left out, like
-        a text block without text."""
+        """Handle a block of another type. A block of an unknown type might contain text, so it is left out, like an
+        empty text block.
+        """
         kind, clean = name_of(block_of(event).get("type")), cleaning.other_block(event)
-        if clean is None:
+        if clean is None and self.fields is not None:
             self._texts[index] = TextBlock(start=EMPTY_TEXT)
             return (_withheld(kind),)
         self._others.add(index)
         call = kind.endswith("tool_use")
-        return (Passthrough(raw=event_bytes(clean), choice=0, unchecked=kind, call=call), *_more(event, clean))
+        sent = event_bytes(self._kept(event, clean or {}))
+        return (Passthrough(raw=sent, choice=0, unchecked=kind, call=call), *_more(event, clean or event))
 
     def _block_delta(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         delta, index = delta_of(event), index_of(event)
@@ -183,7 +218,7 @@ class MessageDecoder:
         citation = delta.get("citation")
         if block is not None and kind == "citations_delta" and isinstance(citation, dict):
             clean = cleaning.cited_delta(index, citation)
-            block.tail.append(clean)
+            block.tail.append(self._citation(index, citation))
             renumbered = self._references.renumbered(citation)
             if renumbered is not citation and self.fields is not None:
                 raw = event_bytes({**clean, "delta": {**clean["delta"], "citation": renumbered}})
@@ -192,11 +227,13 @@ class MessageDecoder:
             yield UpstreamEvent(raw=raw, parts=_more(event, clean))
             return
         other = cleaning.other_delta(event) if block is None and index in self._others else None
-        if other is None:
-            raw = raw if self.fields is None else b""
-            yield UpstreamEvent(raw=raw, parts=(_withheld(name_of(kind)),))
-        else:
-            yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=event_bytes(other), choice=0), *_more(event, other)))
+        if other is not None:
+            kept = Passthrough(raw=event_bytes(self._kept(event, other)), choice=0)
+            yield UpstreamEvent(raw=raw, parts=(kept, *_more(event, other)))
+        elif block is None and self.fields is None:
+            yield UpstreamEvent(raw=raw, parts=(self._unknown(event_bytes(event), name_of(kind)),))
+        else:  # within text that may not have been sent yet
+            yield UpstreamEvent(raw=raw if self.fields is None else b"", parts=(_withheld(name_of(kind)),))
 
     def _text(self, index: int, block: TextBlock, text: Any) -> Sequence[ReplyPart]:
         if not isinstance(text, str) or not text:
@@ -212,6 +249,7 @@ class MessageDecoder:
         block = self._texts.get(index)
         clean = {"type": "content_block_stop", "index": index}
         more = _more(event, clean)
+        clean = self._kept(event, clean)
         if block is None:
             known = [Passthrough(raw=event_bytes(clean), choice=0)] if index in self._others else []
             yield UpstreamEvent(raw=raw, parts=(*known, *more))
@@ -221,22 +259,24 @@ class MessageDecoder:
             citation = delta_of(tail)["citation"]
             if block.place is not None:
                 cited.append(self._references.cited(citation, block.place))
-            block.tail[position] = cleaning.cited_delta(index, self._references.renumbered(citation))
+            block.tail[position] = self._citation(index, self._references.renumbered(citation))
         self._stop = raw, event_bytes(clean), (*cited, *more)
 
     def _message_delta(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         clean, usage = cleaning.message_delta(event, self._stops), event.get("usage")
+        more = _more(event, clean)
         delta = clean["delta"]
         reason = delta.get("stop_reason")
         tokens = usage.get("output_tokens") if isinstance(usage, dict) else None
-        frame = Frame(json=clean)
+        if "stop_reason" in delta:  # clients check it against the reasons that they know
+            event = {**event, "delta": {**delta_of(event), "stop_reason": reason}}
+        frame = Frame(json=self._kept(event, clean))
         prompt = input_tokens(usage)
         self._usage = Usage(
             prompt_tokens=self._prompt_tokens if prompt is None else prompt,
             completion_tokens=tokens if isinstance(tokens, int) else None,
             frame=frame if reason else None,
         )
-        more = _more(event, clean)
         if (delta.get("stop_details") or {}).get("explanation"):
             more = (*more, Passthrough(raw=b"", choice=0, unchecked="refusal"))
         if reason:
@@ -244,7 +284,7 @@ class MessageDecoder:
             finish = ChoiceFinish(choice=0, reason=reason, frame=frame, cut=reason in _CUT)
             yield UpstreamEvent(raw=raw, parts=(*more, finish, self._usage))
         else:
-            yield UpstreamEvent(raw=raw, parts=(*more, Passthrough(raw=event_bytes(clean)), self._usage))
+            yield UpstreamEvent(raw=raw, parts=(*more, Passthrough(raw=event_bytes(frame.json)), self._usage))
 
     def _message_stop(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         if self._finished or _PLAIN_STOP.fullmatch(raw):
@@ -255,7 +295,8 @@ class MessageDecoder:
 
     def _error(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         clean = cleaning.error(event)
-        yield UpstreamEvent(raw=raw, parts=(ReplyError(message=clean["error"]["message"], raw=event_bytes(clean)),))
+        sent = event_bytes(self._kept(event, clean))
+        yield UpstreamEvent(raw=raw, parts=(ReplyError(message=clean["error"]["message"], raw=sent),))
 
 
 _BY_TYPE: Mapping[str, Callable[[MessageDecoder, bytes, _Json], Iterator[UpstreamEvent]]] = {
@@ -269,11 +310,18 @@ _BY_TYPE: Mapping[str, Callable[[MessageDecoder, bytes, _Json], Iterator[Upstrea
 }
 
 
+def _unknown_in(event: _Json) -> str:
+    """Return the unknown type in an event without known fields: the type of the event, of its block or of its delta."""
+    if event.get("type") in ("content_block_start", "content_block_delta"):
+        event = block_of(event) or delta_of(event)
+    return name_of(event.get("type"))
+
+
 def _withheld(name: str) -> Passthrough:
-    """Content that is left out where text is held, and reported as unchecked."""
+    """Build a part for content that is left out where text is held, and is reported as unchecked."""
     return Passthrough(raw=b"", choice=0, unchecked=name, opaque=True)
 
 
 def _more(event: _Json, clean: _Json) -> tuple[ReplyPart, ...]:
-    """Reports what ``event`` has beyond ``clean``."""
+    """Report content of ``event`` that is missing from ``clean``."""
     return (_withheld("unknown_fields"),) if cleaning.says_more(event, clean) else ()

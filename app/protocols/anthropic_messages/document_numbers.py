@@ -1,7 +1,7 @@
-"""The documents of a Messages request, by the numbers that the API gives them.
+"""Maps the documents of a Messages request to their numbers in the API.
 
-``document`` and ``search_result`` blocks are counted separately, from zero; the documents of our own field come after
-the caller's ``document`` blocks.
+``document`` and ``search_result`` blocks are numbered separately, from zero. Documents in the ``documents`` field come
+after the caller's ``document`` blocks.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,14 +20,15 @@ _NUMBERS = {
     "content_block_location": ("document", "document_index"),
     "search_result_location": ("search_result", "search_result_index"),
 }
-"""Type of block, and name of the number, by the type of a citation."""
+"""The block type and the name of the number field, by citation type."""
 
 _UNTITLED: Mapping[str, None] = {"title": None, "document_title": None}
 """The fields of a citation that may be null."""
 
 
 class DocumentNumbers:
-    """``blocks`` and ``chunks`` are the request's; ``dropped`` are the positions of chunks that did not go upstream."""
+    """Numbers the documents of one request, given as ``blocks`` and ``chunks``. ``dropped`` contains the positions of
+    chunks that were not sent upstream."""
 
     def __init__(self, blocks: Sequence[DocumentBlock], chunks: Sequence[Chunk], dropped: Collection[int] = ()) -> None:
         self._chunks = chunks
@@ -36,7 +37,7 @@ class DocumentNumbers:
         self._sent = {kind: [b for b in of if b.document not in dropped] for kind, of in self._given.items()}
 
     def renumbered(self, citation: dict[str, Any]) -> dict[str, Any]:
-        """An upstream citation with the document number that the client knows."""
+        """Return an upstream citation with the document number that the client knows."""
         block = self._cited(citation)
         if block is None:
             return citation
@@ -45,7 +46,7 @@ class DocumentNumbers:
         return citation if citation[name] == number else {**citation, name: number}
 
     def cited(self, citation: Mapping[str, Any], place: int) -> UpstreamCitation:
-        """The event for an upstream citation, of the text at ``place``."""
+        """Build the event for an upstream citation in the text at ``place``."""
         block = self._cited(citation)
         marker = self._marker(citation)
         if block is not None:
@@ -55,12 +56,13 @@ class DocumentNumbers:
         return UpstreamCitation(choice=0, place=place, marker=marker, document=self._named(marker))
 
     def says(self, quoted: str) -> bool:
-        """Whether a document of the request contains the text."""
+        """Return whether a document of the request contains the text."""
         said = "".join(quoted.split())
         return any(said in "".join(chunk.text.split()) for chunk in self._chunks)
 
     def with_known_citation(self, event: dict[str, Any]) -> dict[str, Any]:
-        """The event without texts in its citation that no document of the request has: a title is text too."""
+        """Return the event with a cleaned citation: any text that no document of the request contains is removed.
+        Titles count as text."""
         delta = event.get("delta")
         citation = delta.get("citation") if isinstance(delta, dict) else None
         if not isinstance(delta, dict) or not isinstance(citation, dict):
@@ -77,7 +79,7 @@ class DocumentNumbers:
         return says_nothing or value in names or identifier(value) is not UNFIT or self.says(value)
 
     def citation(self, support: SupportingPassage) -> dict[str, Any]:
-        """A citation of our own: the passage that supports a sentence."""
+        """Build a citation by the gateway, for a passage that supports a sentence."""
         block, chunk, span = self._by_document.get(support.position), support.chunk, support.source.span
         if block is None or block.plain:
             documents = self._given["document"]
@@ -115,8 +117,8 @@ class DocumentNumbers:
         return sent[number] if isinstance(number, int) and 0 <= number < len(sent) else None
 
     def _marker(self, citation: Mapping[str, Any]) -> str:
-        """The names by which a citation refers to its document. Free text counts as a name only if a document has
-        it."""
+        """Return the name by which a citation refers to its document. Free text counts as a name only if it is the name
+        of a document."""
         known = {name for chunk in self._chunks for name in (chunk.title, chunk.source, chunk.url)}
         for field in ("url", "source", "document_title", "title"):
             name = citation.get(field)
@@ -127,11 +129,11 @@ class DocumentNumbers:
         return f"{kind} {number}" if isinstance(number, int) else kind
 
     def _named(self, marker: str) -> int | None:
-        """The document with that source or URL, for citations of what the upstream found itself."""
+        """Return the document with that source or URL, for citations of documents that the upstream found."""
         return next((i for i, chunk in enumerate(self._chunks) if marker in (chunk.url, chunk.source)), None)
 
 
 def document_key(citation: Mapping[str, Any]) -> tuple[str, Any]:
-    """Identifies the cited document, to compare two citations."""
+    """Return a key for the cited document, to compare two citations."""
     kind, name = _NUMBERS.get(str(citation.get("type")), ("", "url"))
     return kind, citation.get(name)

@@ -1,4 +1,4 @@
-"""Leaves out the blocks of a message that a policy drops: thinking, or tool calls and their results."""
+"""Leaves out blocks that a policy drops from a message: thinking, or tool calls and their results."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +10,14 @@ _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
 class DroppedBlocks:
-    """Filters the events of one message. The blocks that are left are numbered without a gap."""
+    """Filters the events of one message. The remaining blocks are renumbered without gaps."""
 
     def __init__(self, fields: KnownFields) -> None:
         self._fields = fields
         self._dropped: set[int] = set()
 
     def kept(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """The event as if the upstream had sent none of the dropped blocks; None if it is about one of them."""
+        """Return the event as if the upstream hadn't sent the dropped blocks, or None if it belongs to one of them."""
         kind = event.get("type")
         if kind == "content_block_start":
             return self._start(event)
@@ -60,7 +60,7 @@ def _kind_of(block_type: str) -> str | None:
 
 
 def _without_call(event: dict[str, Any], name: str) -> dict[str, Any]:
-    """The event with another stop reason if its own announces a tool call."""
+    """Return the event. If its stop reason announces a tool call, the reason is replaced."""
     end = event.get(name)
     if not isinstance(end, dict) or end.get("stop_reason") != "tool_use":
         return event

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from app.protocols.anthropic_messages.document_numbers import DocumentNumbers, document_key
@@ -40,7 +41,8 @@ _REFUSED: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """The block that is open for the client. ``ours``: opened by us, when its first text was released."""
+    """The block that is currently open for the client. ``ours`` means that the gateway opened the block when its first
+    text was released."""
 
     index: int
     number: int
@@ -51,9 +53,9 @@ class _Open:
 class MessageEncoder:
     """Writes one message.
 
-    A text block whose text is held opens when its first text is released, and closes when the next output is. A block
-    of which nothing is left is left out, and the blocks after it are renumbered. ``texts`` are the upstream's text
-    blocks, by its index.
+    If the text of a block is held, the block is opened when its first text is released, and closed when the next output
+    is released. A block without remaining text is left out, and later blocks are renumbered. ``texts`` contains the
+    upstream's text blocks by their index.
     """
 
     def __init__(self, texts: Mapping[int, TextBlock], references: DocumentNumbers) -> None:
@@ -91,14 +93,15 @@ class MessageEncoder:
         return b""  # the remainder of a frame: here, an event with text has nothing else
 
     def _end(self, raw: bytes) -> bytes:
-        if self._ended is None:  # the reply passes untouched
+        if self._ended is None:  # the reply is forwarded unchanged
             return raw
         return event_bytes({"type": "message_stop"}) if raw or self._complete else b""
 
     # Blocks
 
     def _passing(self, raw: bytes) -> bytes:
-        """An upstream event. The starts and ends of blocks are tracked; other events change by their number only."""
+        """Encode an upstream event. The starts and ends of blocks are tracked. In other events, only the block number
+        changes."""
         if b"content_block_st" not in raw and not (self._renumbers and b"content_block_delta" in raw):
             return raw
         event = parse_event(raw)
@@ -125,7 +128,7 @@ class MessageEncoder:
         index = index_of(event)
         block = self._texts.get(index)
         if block is not None and block.announced and index not in self._numbers:
-            return b""  # none of its text was left
+            return b""  # none of its text remains
         tail = b"".join(self._tail(self._open, whole=True)) if self._open is not None else b""
         self._open = None
         return tail + self._numbered(raw, event)
@@ -136,30 +139,34 @@ class MessageEncoder:
         return raw if number == index else event_bytes({**event, "index": number})
 
     def _number(self, index: int) -> int:
-        """The client's number for a block: the upstream's, minus the text blocks before it that were left out."""
+        """Return the client's number for a block: the upstream's number minus the number of earlier text blocks that
+        were left out."""
         left_out = sum(i < index and i not in self._numbers for i in self._texts)
         return self._numbers.setdefault(index, index - left_out)
 
     def _enter(self, index: int) -> bytes:
-        """Open the text block with the upstream's index, unless it is open."""
+        """Open the text block with this upstream index, unless it is already open."""
         if self._open is not None and self._open.index == index:
             return b""
         closed = self._close()
-        return closed + self._begin(index, self._number(index), self._texts[index].start)
+        block = self._texts[index]
+        return closed + self._begin(index, self._number(index), block.start, around=block.around)
 
     def _enter_any(self) -> bytes:
-        """Continue in the open text block, or in one of our own after all others."""
+        """Continue the open text block, or open a new block after all others."""
         if self._open is not None and self._open.text:
             return b""
         closed = self._close()
         return closed + self._begin(-1, max(self._numbers.values(), default=-1) + 1, EMPTY_TEXT)
 
-    def _begin(self, index: int, number: int, block: Mapping[str, Any]) -> bytes:
+    def _begin(
+        self, index: int, number: int, block: Mapping[str, Any], *, around: Mapping[str, Any] = MappingProxyType({})
+    ) -> bytes:
         self._open = _Open(index=index, number=number, text=True, ours=True)
-        return event_bytes({"type": "content_block_start", "index": number, "content_block": dict(block)})
+        return event_bytes({**around, "type": "content_block_start", "index": number, "content_block": dict(block)})
 
     def _close(self, *, whole: bool = True) -> bytes:
-        """End the open block. ``whole``: its text was not cut off, so the upstream's citations hold."""
+        """End the open block. ``whole`` means that its text was not cut off, so the upstream's citations are valid."""
         if self._open is None:
             return b""
         opened, self._open = self._open, None
@@ -167,7 +174,8 @@ class MessageEncoder:
         return b"".join(self._tail(opened, whole=whole)) + event_bytes(stop)
 
     def _tail(self, opened: _Open, *, whole: bool) -> Iterator[bytes]:
-        """What follows the text of a block: the upstream's citations and the passages that support it."""
+        """Yield the events that follow the text of a block: the upstream's citations, and the passages that support the
+        text."""
         block = self._texts.get(opened.index)
         tail = block.tail if block is not None and whole else ()
         if opened.ours and block is not None:
@@ -175,7 +183,7 @@ class MessageEncoder:
             tail = [event for event in tail if self._may_leave(block, delta_of(event)["citation"])]
             for event in tail:
                 yield event_bytes({**event, "index": opened.number})
-        told = {document_key(delta_of(event).get("citation") or {}) for event in tail}
+        told = {document_key(delta_of(event).get("citation") or {}) for event in [*tail, *self._before(opened)]}
         seen: list[dict[str, Any]] = []
         support, self._support = self._support, []
         for citation in map(self._references.citation, support):
@@ -183,16 +191,26 @@ class MessageEncoder:
                 seen.append(citation)
                 yield self._delta(opened.number, {"type": "citations_delta", "citation": citation})
 
+    def _before(self, opened: _Open) -> Sequence[Mapping[str, Any]]:
+        """Return the upstream's citations of the preceding block, if this block contains no words and only ends a
+        sentence of that block.
+        """
+        block = self._texts.get(opened.index)
+        if block is None or any(map(_has_words, block.said)):
+            return ()
+        earlier = max((index for index in self._texts if index < opened.index), default=None)
+        return self._texts[earlier].tail if earlier is not None else ()
+
     def _withhold(self, index: int) -> None:
-        """Note which text was left out, up to the end of a block; it is decided by now."""
+        """Record which text was left out, up to the end of a block. The policies have decided on all of it by now."""
         numbers = list(self._texts)
         for number in numbers[self._decided : numbers.index(index) + 1]:
             self._decided += 1
             self._withheld.extend(text for _, text in self._texts[number].withheld() if text.strip())
 
     def _may_leave(self, block: TextBlock, citation: Mapping[str, Any]) -> bool:
-        """Whether a citation belongs to released text and quotes no withheld text, unless a document contains the
-        quotation."""
+        """Return whether a citation may be sent: it must belong to released text, and may quote withheld text only if a
+        document contains the quotation."""
         said = "".join(block.said)
         begins = len(said) - len(said.lstrip())
         if any(at <= begins < at + len(text) for at, text in block.withheld()):
@@ -205,17 +223,20 @@ class MessageEncoder:
 
     def _released(self, released: ReleasedText) -> bytes:
         pieces = _by_block(released)
+        # A sentence may end in a block that contains only its full stop: the citations support the words before it.
+        cited = max((place for place, (_, text) in enumerate(pieces) if _has_words(text)), default=len(pieces) - 1)
         written = []
         for position, (index, text) in enumerate(pieces):
             written.append(self._enter(index))
             self._texts[index].shown.append(text[released.lead :] if position == 0 else text)
             written.append(self._text(text, claims=released.claims if position == len(pieces) - 1 else ()))
-        if pieces:
-            self._support.extend(released.support)
+            if position == cited:
+                self._support.extend(released.support)
         return b"".join(written)
 
     def _judged(self, judged: JudgedClaims) -> bytes:
-        """Verdicts on text that was shown before. No event may follow the end of its block, so none is sent then."""
+        """Encode verdicts on text that was already shown. After the end of its block, no event may follow, so nothing
+        is sent."""
         if self._open is None or not self._open.text:
             return b""
         self._support.extend(judged.support)
@@ -232,7 +253,7 @@ class MessageEncoder:
     # The end
 
     def _message_delta(self, source: Mapping[str, Any]) -> bytes:
-        """The last event but one: the stop reason, the token counts and the findings."""
+        """Build the second-to-last event, with the stop reason, the token counts and the findings."""
         ended = self._ended
         if ended is None:
             return b""
@@ -248,19 +269,24 @@ class MessageEncoder:
 
 
 _RUN = 4
-"""How many consecutive words make a quotation."""
+"""The number of consecutive words that count as a quotation."""
+
+
+def _has_words(text: str) -> bool:
+    return any(map(str.isalnum, text))
 
 
 def _share(withheld: str, quoted: str) -> bool:
-    """Whether ``quoted`` repeats ``withheld`` (unless that is only white space) or a run of its words."""
+    """Return whether ``quoted`` repeats ``withheld`` or a run of its words. White space doesn't count."""
     words, within = withheld.split(), " ".join(quoted.split())
     runs = (" ".join(words[at : at + _RUN]) for at in range(max(1, len(words) - _RUN + 1)))
     return any(run in within for run in runs)
 
 
 def _by_block(released: ReleasedText) -> list[tuple[int, str]]:
-    """The text by the blocks it came in. Text removed from its beginning is missing from the first block; replaced text
-    belongs to the block where it began."""
+    """Split the text by the blocks in which it arrived. Text removed from its beginning is missing from the first
+    block. A replacement belongs to the block where the replaced text began.
+    """
     came = "".join(piece.text for piece in released.slices)
     if not came.endswith(released.text):
         return [(int(released.slices[0].frame.json["index"]), released.text)]

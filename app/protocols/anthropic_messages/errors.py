@@ -17,8 +17,8 @@ _SERVER_ERROR = 500
 
 
 def error_body(error: GatewayError) -> dict[str, Any]:
-    """The error in Anthropic's format, with ``kind`` (its type in the other APIs), ``code``, ``param`` and
-    ``violations`` beside it."""
+    """Build the error in Anthropic's format, with the additional fields ``kind`` (its type in the other APIs),
+    ``code``, ``param`` and ``violations``."""
     other = "api_error" if error.status >= _SERVER_ERROR else "invalid_request_error"
     told = error.body()["error"]
     more = {name: value for name, value in told.items() if name not in ("type", "message") and value is not None}

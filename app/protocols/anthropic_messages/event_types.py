@@ -1,20 +1,22 @@
-"""Events of a Messages stream as bytes and as JSON, and the text blocks that they are about."""
+"""The events of a Messages stream, as bytes and as JSON, and the text blocks that they refer to."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.protocols.common.sse import SSEParser
-from app.protocols.common.sse_json import dump, load
+from app.protocols.common.sse import SSEParser, dump, load
 
 
 @dataclass(slots=True, kw_only=True)
 class TextBlock:
-    """A text block of the upstream. ``start`` is the start of the block, without text. ``tail`` are the events of its
-    citations; ``place`` is where its text begins in the text of the message. ``announced``: the upstream sent its
-    start. ``said`` is the text that came, ``shown`` the text that was released."""
+    """A text block of the upstream. ``start`` is the start of the block, without text, and ``around`` contains the
+    other fields of the event that carries it. ``tail`` contains the events of its citations. ``place`` is the position
+    at which its text begins in the text of the message. ``announced`` means that the upstream sent the start of the
+    block. ``said`` is the text received, and ``shown`` the text released.
+    """
 
     start: Mapping[str, Any]
+    around: Mapping[str, Any] = field(default_factory=dict)
     tail: list[dict[str, Any]] = field(default_factory=list)
     place: int | None = None
     announced: bool = True
@@ -22,7 +24,7 @@ class TextBlock:
     shown: list[str] = field(default_factory=list)
 
     def withheld(self) -> Iterator[tuple[int, str]]:
-        """The withheld texts, each with its place in ``said``."""
+        """Yield the withheld texts with their positions in ``said``."""
         said, done = "".join(self.said), 0
         for text in self.shown:
             at = said.find(text, done)
@@ -37,23 +39,23 @@ EMPTY_TEXT: Mapping[str, Any] = {"type": "text", "text": ""}
 
 
 def event_bytes(event: Mapping[str, Any]) -> bytes:
-    """The event in a frame with its name: clients ignore events without one."""
+    """Encode the event as a frame with the event's name. Clients ignore events without a name."""
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump(event))
 
 
 def error_event(name: str, message: str, **more: Any) -> bytes:
-    """An error in mid-stream; ``name`` is its type."""
+    """Build an error in the middle of a stream. ``name`` is its type."""
     return event_bytes({"type": "error", "error": {"type": name, "message": message, **more}})
 
 
 def object_of(data: bytes | None) -> dict[str, Any] | None:
-    """The JSON object in ``data``; None if it is not one."""
+    """Return the JSON object in ``data``, or None if it is not a JSON object."""
     value = load(data or b"")
     return value if isinstance(value, dict) else None
 
 
 def parse_event(raw: bytes) -> dict[str, Any]:
-    """The JSON object in the bytes of one event; an empty one if there is none."""
+    """Return the JSON object in the bytes of one event, or an empty object if there is none."""
     parser = SSEParser()
     parsed = [*parser.feed(raw), *parser.close()]
     return (object_of(parsed[0].data) if parsed else None) or {}
@@ -65,7 +67,7 @@ def index_of(event: Mapping[str, Any]) -> int:
 
 
 def block_of(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The block in a ``content_block_start``."""
+    """Return the block in a ``content_block_start``."""
     block = event.get("content_block")
     return block if isinstance(block, dict) else {}
 
@@ -76,7 +78,7 @@ def delta_of(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def input_tokens(usage: Any) -> int | None:
-    """All tokens of the prompt, including those read from a cache or written to it."""
+    """Return the number of prompt tokens, including tokens read from or written to a cache."""
     if not isinstance(usage, dict) or not isinstance(usage.get("input_tokens"), int):
         return None
     cached = (usage.get(f"cache_{how}_input_tokens") for how in ("creation", "read"))

@@ -1,16 +1,15 @@
-"""The fields of the Messages API that may leave under a grounding policy."""
+"""The fields of the Messages API that may be sent under a grounding policy."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from app.protocols.anthropic_messages.allowlist import plain
-from app.protocols.anthropic_messages.event_types import event_bytes
 from app.protocols.common.known_fields import (
     UNFIT,
     UNKNOWN,
     ByType,
     Entry,
     KnownFields,
+    Unread,
     always,
     anything,
     base64,
@@ -18,11 +17,12 @@ from app.protocols.common.known_fields import (
     count,
     identifier,
     normalised,
+    one_of,
     required,
     text,
 )
 
-_STOP_REASON = normalised(
+STOP_REASON = normalised(
     (
         "end_turn", "max_tokens", "model_context_window_exceeded", "pause_turn", "refusal", "stop_sequence", "tool_use",
     ),
@@ -42,13 +42,14 @@ _RESULT: Mapping[str, Entry] = {
     "is_error": boolean,
     "caller": anything,
 }
-"""What a tool is called with and what comes of it is free: whether calls leave at all is decided elsewhere."""
+"""The fields of a tool result. The arguments and results of tools are unrestricted, because other code decides whether
+tool calls are sent at all."""
 _BLOCKS: Mapping[str, Mapping[str, Entry]] = {
     "text": {"text": text, "citations": always([])},
     "thinking": {"thinking": text, "signature": base64},
     "redacted_thinking": {"data": base64},
     "container_upload": {"file_id": identifier},
-    "compaction": {"content": text, "encrypted_content": base64},
+    "compaction": {"content": Unread(text), "encrypted_content": base64},
     **dict.fromkeys(("tool_use", "server_tool_use", "mcp_tool_use"), _CALL),
     **dict.fromkeys(
         (
@@ -75,14 +76,35 @@ _DELTAS: Mapping[str, Mapping[str, Entry]] = {
     "input_json_delta": {"partial_json": text},
     "thinking_delta": {"thinking": text, "estimated_tokens": count},
     "signature_delta": {"signature": base64},
-    "compaction_delta": {"content": text, "encrypted_content": base64},
+    "compaction_delta": {"content": Unread(text), "encrypted_content": base64},
     "citations_delta": {"citation": _CITATION},
 }
 _END: Mapping[str, Entry] = {
-    "stop_reason": _STOP_REASON,
+    "stop_reason": STOP_REASON,
     "stop_sequence": text,
-    "stop_details": {"type": identifier, "category": identifier, "explanation": text},
-    "container": plain,
+    "stop_details": {"type": one_of("refusal"), "category": identifier, "explanation": Unread(text)},
+    "container": {"id": identifier, "expires_at": identifier},
+}
+_TOKENS: Mapping[str, Entry] = {
+    **dict.fromkeys(("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"), count),
+    "cache_creation": dict.fromkeys(("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"), count),
+    "server_tool_use": dict.fromkeys(
+        ("web_search_requests", "web_fetch_requests", "code_execution_requests", "tool_search_requests"), count
+    ),
+}
+USAGE: Entry = {
+    **_TOKENS,
+    "iterations": [{**_TOKENS, "type": one_of("message", "compaction", "advisor_message")}],
+    "service_tier": one_of("standard", "priority", "batch"),
+}
+_CONTEXT: Entry = {
+    "applied_edits": [
+        {
+            "type": one_of("clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112"),
+            **dict.fromkeys(("cleared_tool_uses", "cleared_thinking_turns", "cleared_input_tokens"), count),
+        }
+    ],
+    "original_input_tokens": count,
 }
 _MESSAGE: Mapping[str, Entry] = {
     "id": required(identifier, UNKNOWN),
@@ -90,8 +112,8 @@ _MESSAGE: Mapping[str, Entry] = {
     "role": always("assistant"),
     "model": required(identifier, UNKNOWN),
     "content": always([]),
-    "usage": plain,
-    "context_management": plain,
+    "usage": USAGE,
+    "context_management": _CONTEXT,
     **_END,
 }
 _EVENTS: Mapping[str, Mapping[str, Entry]] = {
@@ -100,16 +122,16 @@ _EVENTS: Mapping[str, Mapping[str, Entry]] = {
     "content_block_start": {"index": count, "content_block": ByType(_BLOCKS)},
     "content_block_delta": {"index": count, "delta": ByType(_DELTAS)},
     "content_block_stop": {"index": count},
-    "message_delta": {"delta": _END, "usage": plain, "context_management": plain},
+    "message_delta": {"delta": _END, "usage": USAGE, "context_management": _CONTEXT},
     "message_stop": {},
     "error": {"error": {"type": identifier, "message": text}},
 }
 _NEEDED = {"content_block_start": "content_block", "content_block_delta": "delta"}
 
 
-def rebuilt_bytes(event: Mapping[str, Any], fields: KnownFields) -> bytes:
-    """The event from its known fields; empty if it has none, or lacks what it is about."""
+def rebuild(event: Mapping[str, Any], fields: KnownFields) -> dict[str, Any] | None:
+    """Return the event rebuilt from its known fields, or None if it has none or lacks its main content."""
     known = fields.rebuild(event, ByType(_EVENTS))
     if known is UNFIT or not isinstance(known.get(_NEEDED.get(known["type"], "type")), dict | str):
-        return b""
-    return event_bytes(known)
+        return None
+    return dict(known)

@@ -1,4 +1,4 @@
-"""The prompt of a Messages request: its text, and documents written into it."""
+"""Reads the prompt text of a Messages request, and writes documents into the prompt."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,13 +8,13 @@ from judges.types import Chunk
 
 
 def prompt_text(body: Mapping[str, Any]) -> str:
-    """All text that goes upstream with the request."""
+    """Return all text that is sent upstream with the request."""
     contents = [body.get("system"), *(message.get("content") for message in body["messages"])]
     return "\n".join(text for content in contents for text in _texts(content))
 
 
 def _texts(content: Any) -> Iterator[str]:
-    """The texts of a content, including those in documents and tool results."""
+    """Yield all text in the content of a message, including text in documents and tool results."""
     if isinstance(content, str):
         yield content
         return
@@ -30,8 +30,9 @@ def _texts(content: Any) -> Iterator[str]:
 
 
 def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-    """A copy of the body with ``chunks`` written in: ``system``, after the system prompt; ``user``, before the content
-    of the last user message but after tool results, which have to come first."""
+    """Return a copy of the body with ``chunks`` written into the prompt. With ``system``, they follow the system
+    prompt. With ``user``, they precede the content of the last user message, but follow tool results, which must come
+    first."""
     text = documents_block(chunks)
     block = {"type": "text", "text": text}
     if where == "system":

@@ -1,4 +1,4 @@
-"""Anthropic Messages requests: our fields beside the API's own, and documents that come as content blocks."""
+"""Reads Anthropic Messages requests: the gateway's additional fields, and documents in content blocks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,9 @@ from functools import partial
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.collection import Documents, Limits
-from app.protocols.documents.content_blocks import parts_of, plain_text
-from app.protocols.documents.fields import inside, join_path, read_flag, refuse
-from app.protocols.documents.json_body import parse_json
-from app.protocols.documents.options import read_options
-from app.protocols.documents.request import ParsedRequest, Path, read_model, wants_json, without
+from app.protocols.documents.document_extraction import Documents, Limits, parts_of, plain_text
+from app.protocols.documents.json_body import inside, join_path, parse_json, read_flag, refuse
+from app.protocols.documents.parsed_request import ParsedRequest, Path, read_model, read_options, wants_json, without
 from app.protocols.documents.tool_results import take_result
 from judges.types import Chunk
 
@@ -20,9 +17,9 @@ _WEB = ("http://", "https://")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentBlock:
-    """A ``document`` or ``search_result`` block of a request. ``texts`` are its parts, in order, with an empty string
-    for a part that is not text; ``plain``: it was given as one text. ``document`` is its position among the documents
-    of the request; None if it cannot be read."""
+    """A ``document`` or ``search_result`` block of a request. ``texts`` contains its parts in order, with an empty
+    string for each part that is not text. ``plain`` means that it was given as one text. ``document`` is its position
+    among the documents of the request, or None if it cannot be read."""
 
     kind: str
     path: Path
@@ -35,16 +32,16 @@ class DocumentBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesRequest:
-    """``blocks`` are in the order in which the API numbers them."""
+    """``blocks`` is in the order in which the API numbers the blocks."""
 
     parsed: ParsedRequest
     blocks: Sequence[DocumentBlock]
 
 
 def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> MessagesRequest:
-    """Read a Messages request with our extension. Raises InvalidRequestError."""
+    """Read a Messages request, which may contain the gateway's fields. Raises InvalidRequestError."""
     body = parse_json(raw)
-    documents = Documents(limits)
+    documents = Documents(limits, any_scale=True)
     documents.take_all(body.get("documents"))
     options = read_options(body.get("grounding"), headers)
     messages = _messages(body.get("messages"))
@@ -55,13 +52,14 @@ def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Mes
     parsed = ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
-        chunks=documents.chunks,
-        paths=documents.paths,
+        chunks=tuple(documents.chunks),
+        paths=tuple(documents.paths),
+        unscaled=documents.unscaled,
         documents=body.get("documents"),
         blocks={} if fixed else readable,
         standing=len(readable) if fixed else 0,
         from_tools=partial(_tool_results, messages, limits),
-        notes=tuple(_note(block) for block in blocks if block.document is None),
+        notes=(*documents.notes, *(_note(block) for block in blocks if block.document is None)),
         options=options,
         model=read_model(body),
         stream=read_flag(body.get("stream"), "stream"),
@@ -75,7 +73,7 @@ def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value, list):
         refuse("messages", "a list of messages", value)
     if not value:
-        raise InvalidRequestError("messages: the list is empty, at least one message is needed.", param="messages")
+        raise InvalidRequestError("messages: the list is empty; at least one message is required.", param="messages")
     for index, message in enumerate(value):
         if not isinstance(message, dict):
             refuse(f"messages[{index}]", "an object", message)
@@ -83,7 +81,7 @@ def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _evidence(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """The blocks that are documents, each with its path: in messages, and in their tool results."""
+    """Yield the blocks that are documents, in messages and their tool results, each with its path."""
     for number, message in enumerate(messages):
         yield from _evidence_in(message, ("messages", number))
 
@@ -126,7 +124,8 @@ def _read(block: Mapping[str, Any], path: Path, documents: Documents) -> Documen
 
 
 def _texts(block: Mapping[str, Any], source: Any) -> tuple[Sequence[str], bool]:
-    """The texts of a block, and whether it was given as one; none if it is not text (a PDF, a file)."""
+    """Return the texts of a block, and whether it was given as one text. There are none if the block is not text, such
+    as a PDF or a file."""
     content = block.get("content")
     if block["type"] == "document":
         kind = source.get("type") if isinstance(source, dict) else None
@@ -137,18 +136,21 @@ def _texts(block: Mapping[str, Any], source: Any) -> tuple[Sequence[str], bool]:
 
 
 def _leaves_nothing(messages: Sequence[Mapping[str, Any]], path: Path) -> bool:
-    """Whether the message at ``path`` would be empty without the documents in it."""
+    """Return whether the message at ``path`` would be empty without its documents."""
     if len(path) > len(("messages", 0, "content", 0)):
         return False  # a tool result may be empty
     return all(_is_evidence(block) for block in messages[int(path[1])]["content"])
 
 
 def _note(block: DocumentBlock) -> str:
-    return f"{join_path('', block.path)}: the {block.kind} goes upstream, but has no text that can be read as evidence"
+    return (
+        f"{join_path('', block.path)}: the {block.kind} is sent upstream, but contains no text that can be used "
+        "as evidence"
+    )
 
 
 def _tool_results(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
-    """The tool results that are texts rather than document blocks."""
+    """Return the tool results that are texts rather than document blocks."""
     documents = Documents(limits, prefix="tool")
     named: dict[Any, Any] = {}
     for number, message in enumerate(messages):

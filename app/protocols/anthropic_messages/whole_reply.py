@@ -1,4 +1,4 @@
-"""Whole messages: laid out as stream events on the way in, assembled from events on the way out."""
+"""Converts whole messages to stream events when they arrive, and assembles them from events when they are sent."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,13 +12,13 @@ _OF_THE_END = ("stop_reason", "stop_sequence", "stop_details", "container")
 
 
 def events_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The message as the events of a stream. Raises UpstreamConnectError if it is not a message."""
+    """Convert the message to the events of a stream. Raises UpstreamConnectError if it is not a message."""
     content = message.get("content")
     if message.get("type") == "error" or ("error" in message and not isinstance(content, list)):
         yield {**message, "type": "error"}
         return
     if not isinstance(content, list):
-        raise UpstreamConnectError("The upstream's reply is not a message: it has no list of content.")
+        raise UpstreamConnectError("The upstream's reply is not a message: it has no content list.")
     yield {"type": "message_start", "message": {**message, "content": []}}
     for index, block in enumerate(content):
         yield from _block_events(index, block)
@@ -42,7 +42,7 @@ def _block_events(index: int, block: Any) -> Iterator[dict[str, Any]]:
 
 
 def message_of(data: bytes) -> dict[str, Any] | None:
-    """The message that the events in ``data`` make up; None if they begin none."""
+    """Assemble the message from the events in ``data``. Return None if they don't start a message."""
     message: dict[str, Any] | None = None
     blocks: dict[int, _Block] = {}
     parser = SSEParser()

@@ -1,1 +1,1 @@
-"""What the client APIs share: stream events, SSE, log-probabilities, document prompts."""
+"""Code shared by the client APIs: stream events, SSE, log-probabilities, document prompts."""

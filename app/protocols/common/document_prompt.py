@@ -1,4 +1,4 @@
-"""Writes the documents that the retrieval policies kept into the prompt, as data fenced off from instructions."""
+"""Writes the documents that the retrieval policies kept into the prompt, separated from instructions by a fence."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,12 @@ _PREAMBLE = (
 
 
 def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-    """A copy of a Chat Completions body with ``chunks`` written in.
+    """Return a copy of a Chat Completions body with ``chunks`` written into the prompt.
 
-    ``where`` is ``system`` (a system message, after the existing ones) or ``user`` (before the text of the last user
-    message). The fence is random for each request, so that no document can close it. Documents keep their numbers; the
-    two most relevant come first and last, where models read best (Liu et al. 2023, "Lost in the Middle").
+    ``where`` is ``system`` (in a new system message after the existing ones) or ``user`` (before the text of the last
+    user message). Each request has a random fence, so that no document can close it. Documents keep their numbers. The
+    two most relevant documents come first and last, because models read these positions best (Liu et al. 2023, "Lost in
+    the Middle").
     """
     text = documents_block(chunks)
     messages = list(body["messages"])
@@ -34,7 +35,7 @@ def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> d
 
 
 def documents_block(chunks: Sequence[Chunk]) -> str:
-    """The text that is written into a prompt for ``chunks``: instructions, then the documents in a fence."""
+    """Build the text to write into a prompt for ``chunks``: instructions, then the documents in a fence."""
     fence = f"<<documents {secrets.token_hex(8)}>>"
     documents = [_document(number, chunk) for number, chunk in _ends_first(chunks)]
     return "\n\n".join([_PREAMBLE.format(fence=fence), fence, *documents, fence])

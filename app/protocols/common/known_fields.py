@@ -1,12 +1,14 @@
-"""Rebuilds the JSON of a reply from known fields, so that no text leaves under a name that nobody reads.
+"""Rebuilds the JSON of a reply from known fields, so that no text is sent in a field that isn't judged.
 
-Each API has tables of its fields. A table entry is one of
+Each API has tables of its known fields. A table entry is one of
 
-- a *kind*: a function that returns the value as it may leave, or ``UNFIT``;
-- a mapping of names to entries: an object;
-- a list of one entry: a list of those;
-- ``ByType``: an object whose fields depend on its ``type``;
-- a tuple of entries: the first that fits the value's JSON type.
+- a *kind*, which is a function that returns the value to send, or ``UNFIT``;
+- a mapping of names to entries, for an object;
+- a list with one entry, for a list of such values;
+- ``ByType``, for an object whose fields depend on its ``type``;
+- ``Unread``, for content that no judge reads;
+- ``RequestField``, for a field that repeats a field of the request;
+- a tuple of entries, of which the first that fits the value's JSON type applies.
 """
 
 import json
@@ -15,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -23,11 +26,11 @@ import structlog
 _log = structlog.stdlib.get_logger(__name__)
 
 UNFIT: Any = object()
-"""What a kind returns for a value that is not of it."""
+"""The result of a kind for an invalid value."""
 
 Kind = Callable[[Any], Any]
 Entry = Any
-"""An entry of a table: its forms nest, so no type describes it better."""
+"""An entry of a table. Entries are nested recursively, so a more precise type is not possible."""
 
 _IDENTIFIER = re.compile(r"[\w.:/@+=#~|-]{0,256}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
@@ -39,8 +42,10 @@ _LARGEST = 2**53
 OTHER = "other"
 REASONING = "reasoning"
 TOOL_CALLS = "tool_calls"
+UNREAD = "unread"
+"""Content other than text and tool calls, such as audio."""
 UNKNOWN = "unknown"
-"""A name in place of one that cannot be a name, if clients count on one."""
+"""The replacement for an invalid name in a field that clients require."""
 _USUAL = frozenset(
     {
         "annotations", "citations", "comment", "content", "delta", "error", "images", "message", "metadata",
@@ -48,23 +53,40 @@ _USUAL = frozenset(
         "search_results", "stop_reason", "text", "thinking_blocks", "title", "transcript", "type", "unreadable",
     }
 )  # fmt: skip
-"""Unknown fields that are common enough to be named in metrics; the others are ``other``."""
+"""Unknown fields that are common enough to be named in metrics. All others are counted as ``other``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByType:
-    """An object whose fields depend on its ``type``; one of another type is left out."""
+    """An object whose fields depend on its ``type``. Objects of other types are left out."""
 
     fields: Mapping[str, Mapping[str, Entry]]
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Content of a reply that isn't judged. It is left out if a policy drops ``UNREAD``."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class RequestField:
+    """A field that repeats the field ``name`` of the request; ``name`` is a dotted path. The value from the request is
+    sent, or ``default`` if the request has none, so that the upstream can't insert text."""
+
+    name: str
+    default: Any = None
+
+
 def identifier(value: Any) -> Any:
-    """An id, or the name of a model, a tool or a file: no white space, of bounded length; or empty."""
+    """Accept an id, or the name of a model, a tool or a file: a short string without white space, which may be
+    empty."""
     return value if isinstance(value, str) and _IDENTIFIER.fullmatch(value) else UNFIT
 
 
 def code(value: Any) -> Any:
-    """The code of an error: a name or a number."""
+    """Accept an error code, which is a name or a number."""
     return identifier(value) if isinstance(value, str) else number(value)
 
 
@@ -74,7 +96,7 @@ def number(value: Any) -> Any:
 
 
 def count(value: Any) -> Any:
-    """A count or a position."""
+    """Accept a count or a position."""
     return value if type(value) is int and 0 <= value < _LARGEST else UNFIT
 
 
@@ -83,7 +105,7 @@ def boolean(value: Any) -> Any:
 
 
 def text(value: Any) -> Any:
-    """Text that is judged, or decided about, elsewhere."""
+    """Accept text, which other code judges or decides on."""
     return value if isinstance(value, str) else UNFIT
 
 
@@ -92,29 +114,29 @@ def base64(value: Any) -> Any:
 
 
 def anything(value: Any) -> Any:
-    """A value that does not leave as it is: other code reads it."""
+    """Accept any value. Other code processes the field before it is sent."""
     return value
 
 
 def one_of(*values: str) -> Kind:
-    """A value of a published enumeration."""
+    """Accept only these values of a published enumeration."""
     known = frozenset(values)
     return lambda value: value if isinstance(value, str) and value in known else UNFIT
 
 
 def always(standard: Any) -> Kind:
-    """A field that has this value whatever the upstream says."""
+    """Send this value, regardless of the upstream's value."""
     return lambda _: standard
 
 
 def normalised(known: Collection[str], synonyms: Mapping[str, str], otherwise: str) -> Kind:
-    """A published value; vendors' own ones are translated."""
+    """Accept a published value, and translate vendor-specific values."""
     table = {**{value: value for value in known}, **synonyms, "": None}
     return lambda value: table.get(value, otherwise) if isinstance(value, str) else otherwise
 
 
 def required(kind: Kind, default: Any) -> Kind:
-    """A field that clients count on: an unfit value becomes ``default``."""
+    """Send ``default`` instead of an invalid value, because clients require the field."""
 
     def fit(value: Any) -> Any:
         known = kind(value)
@@ -124,16 +146,17 @@ def required(kind: Kind, default: Any) -> Kind:
 
 
 def padding(_: Any) -> Any:
-    """A field that every reply of some upstream has and no client needs: left out, and not counted."""
+    """Leave out a field that no client needs, without counting it, because some upstreams always send it."""
     return None
 
 
 class KnownFields:
-    """Rebuilds the frames of one reply from tables of known fields, and counts what it leaves out.
+    """Rebuilds the frames of one reply from tables of known fields, and counts the fields that it leaves out.
 
-    ``keep``: dotted names of unknown fields that may pass. ``drop``: the kinds of content that a policy leaves out,
-    ``REASONING`` or ``TOOL_CALLS``. ``observe`` is called with the name of each field that is left out; the names are
-    from a closed set.
+    ``keep`` lists the dotted names of unknown fields that are forwarded. ``drop`` lists the kinds of content that a
+    policy removes: ``REASONING``, ``TOOL_CALLS`` or ``UNREAD``. ``judges_reasoning`` means that reasoning in separate
+    fields is judged like text. ``request`` is the body of the request, whose fields a reply may repeat. ``observe`` is
+    called with the name of each field that is left out. These names are from a closed set.
     """
 
     def __init__(
@@ -141,26 +164,36 @@ class KnownFields:
         *,
         keep: Collection[str] = (),
         drop: Collection[str] = (),
+        judges_reasoning: bool = False,
+        request: Mapping[str, Any] = MappingProxyType({}),
         observe: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.left_out: Counter[str] = Counter()
         self.drops = frozenset(drop)
+        self.judges_reasoning = judges_reasoning
         self.dropped: Counter[str] = Counter()
-        """What a policy left out: how many characters of reasoning, how many tool calls."""
+        """The amounts of content that a policy left out: characters of reasoning, and tool calls."""
         self._keep = frozenset(keep)
+        self._request = request
         self._observe = observe
         self._logged: set[str] = set()
         self._worded: set[str] = set()
         self._reported: set[str] = set()
 
     def news(self) -> list[str]:
-        """The names of fields that could hold text and were left out for the first time since the last call."""
+        """Return the names of fields with possible text that have been left out since the last call and weren't
+        reported before."""
         names = sorted(self._worded - self._reported)
         self._reported.update(names)
         return names
 
     def rebuild(self, value: Any, entry: Entry, path: str = "") -> Any:
-        """``value`` from what ``entry`` knows of it; ``UNFIT`` if nothing is left. ``path`` is its dotted name."""
+        """Return ``value`` rebuilt from the fields in ``entry``, or ``UNFIT`` if nothing is left. ``path`` is its
+        dotted name."""
+        if isinstance(entry, Unread):
+            if UNREAD in self.drops:
+                return self.leave_out(path, value)
+            entry = entry.entry
         if isinstance(entry, tuple):
             entry = next((each for each in entry if _suits(value, each)), None)
         if isinstance(entry, ByType):
@@ -175,10 +208,18 @@ class KnownFields:
                 return self.leave_out(path, value)
             rebuilt = (self.rebuild(each, entry[0], path) for each in value)
             return [each for each in rebuilt if each is not UNFIT]
-        known = UNFIT if entry is None else entry(value)
+        known = self._fit(value, entry)
         if known is not value and known != value and entry is not padding:
             self.leave_out(path, value)
         return known
+
+    def _fit(self, value: Any, entry: Entry) -> Any:
+        if isinstance(entry, RequestField):
+            said: Any = self._request
+            for name in entry.name.split("."):
+                said = said.get(name) if isinstance(said, Mapping) else said
+            return entry.default if said is None else said
+        return UNFIT if entry is None else entry(value)
 
     def _object(self, value: Mapping[str, Any], fields: Mapping[str, Entry], path: str) -> dict[str, Any]:
         known: dict[str, Any] = {}
@@ -197,7 +238,8 @@ class KnownFields:
         return known
 
     def leave_out(self, path: str, value: Any = "", *, known: bool = True) -> Any:
-        """Count a field that is left out. ``known``: its name is one of ours, the value is not. Return ``UNFIT``."""
+        """Count a field that is left out. ``known`` means that its name is known, but its value is invalid. Return
+        ``UNFIT``."""
         label = path
         if not known:
             name = path.rpartition(".")[2]
@@ -213,7 +255,7 @@ class KnownFields:
 
 
 def wordless(value: Any, depth: int = 0) -> bool:
-    """Whether a value has only numbers and the like, at any depth."""
+    """Return whether a value contains only numbers, booleans and nulls, at any depth."""
     if isinstance(value, str) or depth > _DEEP:
         return False
     if isinstance(value, Mapping):
@@ -224,14 +266,13 @@ def wordless(value: Any, depth: int = 0) -> bool:
 def _suits(value: Any, entry: Entry) -> bool:
     if isinstance(entry, list):
         return isinstance(value, list)
-    return isinstance(value, dict) == isinstance(entry, Mapping | ByType) and not isinstance(value, list)
+    return isinstance(value, dict) == isinstance(entry, Mapping | ByType | RequestField) and not isinstance(value, list)
 
 
 def repeats_a_key(data: bytes, value: Any) -> bool:
-    """Whether the JSON in ``data``, which reads as ``value``, gives some key of an object twice.
-
-    A key that is given twice takes two quotes more than ``value`` needs; without escaped backslashes they are counted
-    without reading the JSON a second time.
+    """Return whether the JSON in ``data``, which parses to ``value``, has a duplicate key. If it has one, ``data``
+    contains more quotes than ``value`` needs. If no backslash is escaped, the quotes can be counted without parsing the
+    JSON again.
     """
     try:
         given, needed = _quotes(data), _quotes(orjson.dumps(value))
@@ -247,7 +288,7 @@ def repeats_a_key(data: bytes, value: Any) -> bool:
 
 
 def _quotes(data: bytes) -> int | None:
-    """How many quotes delimit strings; None if escaped backslashes make that uncertain."""
+    """Return the number of quotes that delimit strings, or None if escaped backslashes make it uncertain."""
     if b"\\" not in data:
         return data.count(b'"')
     return None if b"\\\\" in data else data.count(b'"') - data.count(b'\\"')

@@ -1,4 +1,6 @@
-"""Log-probabilities: whether tokens spell a text, and where; and the parallel lists of plain completions."""
+"""Processes log-probabilities: checks that tokens spell the text, finds their positions, and handles the parallel lists
+of plain completions.
+"""
 
 import math
 import re
@@ -8,20 +10,19 @@ from itertools import accumulate
 from typing import Any
 
 _LISTS = {"tokens": "token", "token_logprobs": "logprob", "top_logprobs": "top", "text_offset": "offset"}
-"""The lists on the wire, and the name of each list's values in an entry."""
+"""Maps the name of each list in the API to the name of its values in an entry."""
 _BYTES = re.compile(r"(bytes:)?(\\x[0-9a-fA-F]{2})+")
-"""How the APIs write a token that is a part of a character."""
+"""Matches the form in which the APIs represent a token that is part of a character."""
 
 
 def spell(tokens: Sequence[Mapping[str, Any]], text: str) -> bool:
-    """Whether ``tokens`` are those of ``text`` and nothing in them spells another one."""
+    """Return whether ``tokens`` spell exactly ``text`` and contain no other text."""
     return places_of(tokens, text) is not None
 
 
 def places_of(tokens: Sequence[Mapping[str, Any]], text: str) -> Sequence[tuple[int, int]] | None:
-    """Where in ``text``, in code points, each of ``tokens`` begins and ends; None if they do not spell it.
-
-    They spell it by their strings or, since a character can take several tokens, by their bytes.
+    """Return the start and end of each token in ``text``, in code points, or None if the tokens don't spell it. If
+    their strings don't match, their bytes are compared, because a character can take several tokens.
     """
     words = [str(token.get("token")) for token in tokens]
     if "".join(words) == text and all(_agree(token, word) for token, word in zip(tokens, words, strict=True)):
@@ -52,7 +53,7 @@ def _names(word: str, data: bytes) -> bool:
 
 
 def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
-    """An entry for each token of a choice; None if it has no log-probabilities, or lists of unequal length."""
+    """Return an entry for each token of a choice, or None if it has no log-probabilities or lists of unequal length."""
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, dict) or not isinstance(logprobs.get("tokens"), list):
         return None
@@ -63,9 +64,9 @@ def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
 
 
 def spelling(logprobs: Any, text: str) -> dict[str, Any] | None:
-    """The lists of ``logprobs``, without its other fields; None if their tokens do not spell ``text``.
+    """Return the lists of ``logprobs`` without its other fields, or None if their tokens do not spell ``text``.
 
-    The alternatives to a token spell other text, so none is left.
+    Alternative tokens contain other text, so they are removed.
     """
     entries = entries_of({"logprobs": logprobs})
     if entries is None or not _spell(entries, text):
@@ -84,14 +85,16 @@ def spelling(logprobs: Any, text: str) -> dict[str, Any] | None:
 
 
 def _own(token: str, top: Any) -> dict[str, Any] | None:
-    """Of the likeliest tokens, the one that was chosen."""
+    """Return only the chosen token from the list of most likely tokens."""
     if not isinstance(top, dict):
         return None
     return {token: number(top[token])} if token in top else {}
 
 
 def logprobs_of(template: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], *, back: int = 0) -> dict[str, Any]:
-    """The lists of ``entries`` in the form of ``template``. Offsets move ``back`` by the text left out before them."""
+    """Convert ``entries`` to lists in the form of ``template``. Offsets are reduced by ``back``, the length of the text
+    that was left out before them.
+    """
     lists: dict[str, Any] = dict(template)
     for name, ours in _LISTS.items():
         if isinstance(template.get(name), list):
@@ -102,7 +105,7 @@ def logprobs_of(template: Mapping[str, Any], entries: Sequence[Mapping[str, Any]
 
 
 def joined(template: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The lists of ``pieces``, concatenated, in the form of ``template``."""
+    """Concatenate the lists of ``pieces`` in the form of ``template``."""
     lists: dict[str, Any] = dict(template)
     for name in _LISTS:
         if isinstance(template.get(name), list):
@@ -111,9 +114,8 @@ def joined(template: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> 
 
 
 def within(entries: Sequence[Mapping[str, Any]], text: str, start: int, end: int) -> Sequence[Mapping[str, Any]]:
-    """Those of ``entries``, which spell ``text``, that begin in ``[start, end)`` and have only white space after it.
-
-    A token with text on both sides of a cut goes with neither, since either side may be withheld.
+    """Return the ``entries`` that begin in ``[start, end)`` and extend beyond it only by white space. The entries spell
+    ``text``. A token with text on both sides of a cut is excluded from both, because either side may be withheld.
     """
     found, place = [], 0
     for entry in entries:
@@ -129,7 +131,7 @@ def _spell(entries: Sequence[Mapping[str, Any]], text: str) -> bool:
 
 
 def number(value: Any) -> int | float | None:
-    """``value`` if it is a number that JSON can represent, else None."""
+    """Return ``value`` if it is a number that JSON can represent, and otherwise None."""
     return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else None
 
 

@@ -1,18 +1,18 @@
-"""One ``grounding`` object for a reply of several choices."""
+"""Merges the ``grounding`` objects of several choices into one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from judges.types import VERDICTS_WORST_FIRST, ReplyVerdict
-from policies.types import Action, strictest
+from policies.evaluation import strictest
+from policies.types import Action
 
 _BEFORE = "before_workflow"
 
 
 def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The ``grounding`` objects of all choices as one: counts added up, the worst verdict and the strictest action.
-
-    There must be at least one; a single one is returned unchanged.
+    """Merge the ``grounding`` objects of all choices: add up the counts, and take the worst verdict and the strictest
+    action. There must be at least one object. A single object is returned unchanged.
     """
     merged = dict(summaries[0])
     if len(summaries) == 1:
@@ -21,6 +21,7 @@ def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     merged["verdict"] = min((ReplyVerdict(s["verdict"]) for s in summaries), key=VERDICTS_WORST_FIRST.index).value
     scores = [s["trust_score"] for s in summaries if s["trust_score"] is not None]
     merged["trust_score"] = min(scores, default=None)
+    merged |= _least_answering(summaries)
     merged["is_trusted"] = all(s["is_trusted"] for s in summaries)
     for name in ("total_claims", "supported_count", "contradicted_count", "unverifiable_count"):
         merged[name] = sum(s[name] for s in summaries)
@@ -31,7 +32,7 @@ def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if "claims" in merged:
         merged["claims"] = [claim for s in summaries for claim in s["claims"]]
     if "decisions" in merged:
-        # Decisions made before the reply are in every summary, but were made once.
+        # Decisions that were made before the reply are in every summary, but count once.
         later = [d for s in summaries[1:] for d in s["decisions"] if d["phase"] != _BEFORE]
         merged["decisions"] = [*summaries[0]["decisions"], *later]
     if reason := next((s["not_regenerated"] for s in summaries if "not_regenerated" in s), None):
@@ -43,6 +44,16 @@ def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             merged[name] = count
     merged["judge"] = _judge([s["judge"] for s in summaries])
     return merged
+
+
+def _least_answering(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the lowest relevance, and the completeness of the choice that answers the fewest parts of the question."""
+    found: dict[str, Any] = {}
+    if scores := [s["answer_relevance"] for s in summaries if "answer_relevance" in s]:
+        found["answer_relevance"] = min(scores)
+    if told := [s["completeness"] for s in summaries if "completeness" in s]:
+        found["completeness"] = min(told, key=lambda each: int(each["answered"]))
+    return found
 
 
 def _judge(judges: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

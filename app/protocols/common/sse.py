@@ -1,25 +1,37 @@
-"""An incremental parser of server-sent events that keeps every byte.
+"""Server-sent events: a parser that preserves every byte, and streams of JSON objects that end with ``[DONE]``, as in
+OpenAI's completion APIs.
 
-The grammar is WHATWG HTML, section 9.2. Each event has its raw bytes beside the parsed ``data``, so that unchanged
-events are forwarded untouched; the raw bytes of all events, joined, are the input.
+The grammar is defined in WHATWG HTML, section 9.2. Each event keeps its raw bytes next to the parsed ``data``, so that
+unchanged events can be forwarded byte for byte. The raw bytes of all events, joined, equal the input.
 """
 
+import json
 import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-# A blank line ends an event. Atomic groups: CR LF is one line end, never a CR line followed by an LF line.
+import orjson
+
+from app.errors import UpstreamConnectError
+from app.protocols.common.known_fields import KnownFields, repeats_a_key
+from app.protocols.common.stream_events import EndOfReply, Passthrough, UpstreamEvent
+
+# A blank line ends an event. The groups are atomic: CR LF is one line ending, never a CR ending followed by an LF
+# ending.
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLargeError(ValueError):
-    """An event exceeds the limit; none of it was kept."""
+    """An event exceeds the size limit. None of it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class SSEEvent:
-    """One event. ``data`` is None if there is no ``data:`` field (a comment, or only control fields)."""
+    """One event. ``data`` is None if the event has no ``data:`` field, as with a comment or with only control
+    fields."""
 
     raw: bytes
     data: bytes | None
@@ -27,9 +39,9 @@ class SSEEvent:
 
 
 class SSEParser:
-    """Feed it bytes, cut anywhere; it returns the complete events.
+    """Takes bytes that may be split anywhere, and returns complete events.
 
-    ``max_event_bytes`` limits how much of an unfinished event is kept.
+    ``max_event_bytes`` limits the size of an unfinished event.
     """
 
     def __init__(self, *, max_event_bytes: int = 16 * 1024 * 1024) -> None:
@@ -39,7 +51,7 @@ class SSEParser:
         self._max_event_bytes = max_event_bytes
 
     def feed(self, data: bytes) -> list[SSEEvent]:
-        """Take bytes; return the events completed by them, in order. Raises EventTooLargeError."""
+        """Process bytes. Return the events that they complete, in order. Raises EventTooLargeError."""
         buffer = self._buffer
         if not buffer and b"\r" not in data and data.find(b"\n\n") == len(data) - 2 >= 0:
             return [self._event(data)]  # exactly one event: the usual case in a stream
@@ -58,7 +70,7 @@ class SSEParser:
         return events
 
     def close(self) -> list[SSEEvent]:
-        """The input has ended: return the last event even though its blank line is missing."""
+        """End the input. Return the last event, even if its blank line is missing."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         self._scanned = 0
@@ -87,3 +99,168 @@ def _parse(raw: bytes, body: bytes) -> SSEEvent:
         elif field == b"event":
             name = value.decode("utf-8", "replace")
     return SSEEvent(raw, b"\n".join(data) if data else None, name)
+
+
+_DONE = b"data: [DONE]\n\n"
+
+
+class JsonStreamDecoder:
+    """Decodes upstream bytes into events. ``read`` builds an event from a frame's bytes and its JSON object. With
+    ``fields``, the reply is rebuilt from known fields, so comments, frames with duplicate keys and unreadable frames
+    are left out. ``shortcut`` may build the event directly from a frame's data.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[bytes, dict[str, Any]], UpstreamEvent],
+        fields: KnownFields | None = None,
+        shortcut: Callable[[bytes], UpstreamEvent | None] | None = None,
+    ) -> None:
+        self._shortcut = shortcut
+        self._parser = SSEParser()
+        self._read = read
+        self._fields = fields
+        self._ids_seen = False
+
+    def feed(self, data: bytes) -> Iterator[UpstreamEvent]:
+        try:
+            events = self._parser.feed(data)
+        except EventTooLargeError as error:
+            raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
+        for event in events:
+            if (read := self._event(event)) is not None:
+                yield read
+
+    def close(self) -> Iterator[UpstreamEvent]:
+        for event in self._parser.close():
+            # The blank line is missing. Without it, the next event would become part of this one.
+            if (read := self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))) is not None:
+                yield read
+
+    def _event(self, event: SSEEvent) -> UpstreamEvent | None:
+        """Return the event, or None if clients don't receive it."""
+        data = event.data
+        if data is None:
+            return self._without_data(event)
+        if self._shortcut is not None and (made := self._shortcut(data)) is not None:
+            return made
+        if not self._ids_seen and b"id:" in event.raw:
+            self._ids_seen = b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
+        data = data.strip()
+        if not data:
+            return None  # a keep-alive that clients would try to parse
+        if data == b"[DONE]":
+            raw = event.raw if self._fields is None else _DONE
+            return UpstreamEvent(raw=raw, parts=(EndOfReply(raw),))
+        chunk = load(data)
+        fault = "unreadable" if not isinstance(chunk, dict) else None
+        if fault is None and self._fields is not None and repeats_a_key(data, chunk):
+            fault = "repeated_key"
+        if fault is None:
+            return self._read(event.raw, chunk)
+        raw = event.raw if self._fields is None else b""
+        if self._fields is not None:
+            self._fields.leave_out(fault)
+        return UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw, choice=0, unchecked=fault, opaque=True),))
+
+    def _without_data(self, event: SSEEvent) -> UpstreamEvent | None:
+        """Return the event for a frame without data. Comments are forwarded. Frames with only control fields aren't
+        forwarded, because clients treat them as empty events. After an event with an id, even the blank line after a
+        comment creates an empty event, so it is left out.
+        """
+        lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
+        comments = [line for line in lines if line.startswith(b":")]
+        if not comments:
+            return None
+        if self._fields is not None:
+            self._fields.leave_out("comment")
+            return None
+        raw = event.raw
+        if self._ids_seen or len(comments) < len(lines):
+            raw = b"".join(comment + b"\n" for comment in comments)
+        return UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw),))
+
+
+async def decode_chunks(
+    body: AsyncIterator[bytes],
+    content_type: str,
+    *,
+    chunks_of: Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]],
+    read: Callable[[bytes, dict[str, Any]], UpstreamEvent],
+    fields: KnownFields | None = None,
+    shortcut: Callable[[bytes], UpstreamEvent | None] | None = None,
+) -> AsyncGenerator[UpstreamEvent, None]:
+    """Yield the events of a reply, which is a stream of chunks or a whole reply that ``chunks_of`` splits into chunks.
+    For ``fields`` and ``shortcut``, see ``JsonStreamDecoder``. If a whole reply has a duplicate key, the last value
+    counts.
+    """
+    if "event-stream" not in content_type:
+        whole = b"".join([data async for data in body])
+        reply = read_object(whole)
+        if fields is not None and repeats_a_key(whole, reply):
+            fields.leave_out("repeated_key")
+        for chunk in chunks_of(reply):
+            yield read(b"", chunk)
+        yield UpstreamEvent(raw=b"", parts=(EndOfReply(last=True),))
+        return
+    decoder = JsonStreamDecoder(read, fields, shortcut)
+    async for data in body:
+        for event in decoder.feed(data):
+            yield event
+    for event in decoder.close():
+        yield event
+
+
+def load(data: bytes) -> Any:
+    """Parse ``data`` as leniently as clients do. Return the JSON value, or None if it is not JSON.
+
+    Lone surrogates, stray bytes, NaN and long integers are accepted.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data.decode("utf-8", "replace"), strict=False)
+        except (ValueError, RecursionError):
+            return None
+
+
+def dump(value: Any) -> bytes:
+    """Serialize ``value`` as JSON. Lone surrogates are escaped, so that two of them can be joined to one character
+    later."""
+    try:
+        return orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError):
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def frame_of(chunk: Mapping[str, Any]) -> bytes:
+    """Build the frame for ``chunk``."""
+    return b"data: " + dump(chunk) + b"\n\n"
+
+
+def done_frame(raw: bytes) -> bytes:
+    """Return the last frame. This is ``raw`` if the upstream sent one, with the blank line added if it is missing."""
+    if raw.endswith(b"\r\n\r"):
+        return raw + b"\n"  # the LF of a last CR LF may not have arrived by then
+    return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
+
+
+def objects_in(raw: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in complete frames."""
+    for event in SSEParser().feed(raw):
+        if event.data is not None and is_object(event.data):
+            yield load(event.data)
+
+
+def is_object(body: bytes) -> bool:
+    """Return whether ``body`` is a JSON object."""
+    return isinstance(load(body), dict)
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a whole reply. Raises UpstreamConnectError if the reply is not a JSON object."""
+    value = load(body)
+    if not isinstance(value, dict):
+        raise UpstreamConnectError("The upstream's reply is not a JSON object.")
+    return value

@@ -1,4 +1,4 @@
-"""What flows through the pipeline: the parts of a reply, in and out, independent of any API.
+"""The parts of a reply that flow through the pipeline, as input and as output, independent of any API.
 
 A protocol adapter decodes upstream bytes into events, and encodes outputs into bytes for the client.
 """
@@ -12,27 +12,30 @@ from judges.types import Chunk, Source
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """The JSON of an upstream event, of one choice. ``tokens`` are the log-probability entries of its text, if any."""
+    """The JSON of an upstream event with one choice. ``tokens`` contains the log-probability entries of its text, if
+    any."""
 
     json: Mapping[str, Any]
     tokens: Sequence[Mapping[str, Any]] | None = None
     as_list: bool = False
-    """The text came as a list of typed parts instead of a string."""
+    """Whether the text came as a list of typed parts instead of a string."""
+    field: str | None = None
+    """For reasoning that is judged, the field that contained it. None for the text of the reply itself."""
 
 
 class TextSlice(Struct, frozen=True, kw_only=True):
-    """A piece of a frame's text. A released sentence consists of slices."""
+    """A piece of the text in a frame. A released sentence consists of slices."""
 
     frame: Frame
     text: str
     tokens: Sequence[Mapping[str, Any]] = ()
 
 
-# In: what an upstream sends.
+# Input: the events that an upstream sends.
 
 
 class TextDelta(Struct, frozen=True, kw_only=True):
-    """Text of a choice. ``remainder`` is the rest of its frame, for the client while the text is held."""
+    """Text of a choice. ``remainder`` is the rest of the frame, which the client receives while the text is held."""
 
     choice: int
     text: str
@@ -41,32 +44,35 @@ class TextDelta(Struct, frozen=True, kw_only=True):
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):
-    """Bytes that nothing is decided about: they pass in order and unchanged. ``unchecked`` names their content if no
-    judge looks at it (tool calls, reasoning, audio, a refusal)."""
+    """Bytes that need no decision. They are forwarded unchanged and in order. If their content isn't judged (tool
+    calls, reasoning, audio, a refusal), ``unchecked`` names it.
+    """
 
     raw: bytes
     choice: int | None = None
     unchecked: str | None = None
     call: bool = False
-    """It is part of a tool call."""
+    """Whether the content is part of a tool call."""
     opaque: bool = False
-    """It could not be read: where text is held, it is left out."""
+    """Whether the content could not be parsed. If text is held, such content is left out."""
 
 
 class ReplyStart(Struct, frozen=True, kw_only=True):
-    """The reply begins. ``model``: the name it gives its model; ``prompt_tokens``: if it reports them already."""
+    """The reply begins. ``model`` is the model that it names. ``prompt_tokens`` is set if the start of the reply
+    reports it."""
 
     model: str | None = None
     prompt_tokens: int | None = None
 
 
 TOO_LONG = "length"
-"""The reason of a reply that ended because of its length, whether the upstream or the gateway ended it."""
+"""The finish reason of a reply that the upstream or the gateway ended because of its length."""
 
 
 class ChoiceFinish(Struct, frozen=True, kw_only=True):
-    """A choice has ended. ``final``: certainly, so its held text is settled now; otherwise text may still follow, and
-    it waits for the end of the reply. ``cut``: the text stops in mid-sentence."""
+    """A choice has ended. ``final`` means that no more text can follow, so the policies decide on its held text now.
+    Otherwise, the text waits for the end of the reply. ``cut`` means that the text stops in mid-sentence.
+    """
 
     choice: int
     reason: str
@@ -76,7 +82,7 @@ class ChoiceFinish(Struct, frozen=True, kw_only=True):
 
 
 class TextBreak(Struct, frozen=True, kw_only=True):
-    """The text of a choice pauses for content of another kind: no sentence continues after it."""
+    """The text of a choice is interrupted by other content. No sentence continues after it."""
 
     choice: int
 
@@ -84,9 +90,10 @@ class TextBreak(Struct, frozen=True, kw_only=True):
 class UpstreamCitation(Struct, frozen=True, kw_only=True):
     """The upstream reports that its text cites a document.
 
-    ``place`` is the position in the text of the choice, in code points; None if unknown. ``document`` is the document's
-    position in the request; None if it is not one of the request's; ``names`` are other names for it, the most reliable
-    first. ``unreadable``: it was given, but in a form that cannot be read.
+    ``place`` is the position in the text of the choice, in code points, or None if unknown. ``document`` is the
+    position of the document in the request, or None if the request doesn't contain it. ``names`` lists other names for
+    the document, the most reliable first. ``unreadable`` means that the request contains the document in a form that
+    cannot be read.
     """
 
     choice: int
@@ -98,13 +105,13 @@ class UpstreamCitation(Struct, frozen=True, kw_only=True):
 
 
 class FoundDocuments(Struct, frozen=True, kw_only=True):
-    """Documents in the reply: found by the upstream itself, before the text that is based on them."""
+    """Documents in the reply, which the upstream found. They arrive before the text that is based on them."""
 
     documents: Sequence[Chunk]
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Token counts, and their frame if they came alone."""
+    """Token counts, and their frame if it has no other content."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -115,8 +122,9 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class ReplyError(Struct, frozen=True, kw_only=True):
-    """The upstream reports an error in mid-reply, or its reply broke off. In the latter case ``raw`` is empty, and
-    ``code`` is that of the error which would answer a unary request."""
+    """The upstream reported an error during the reply, or its reply broke off. If it broke off, ``raw`` is empty, and
+    ``code`` is the error code that a unary request would get.
+    """
 
     message: str
     raw: bytes = b""
@@ -125,8 +133,8 @@ class ReplyError(Struct, frozen=True, kw_only=True):
 
 
 class EndOfReply(Struct, frozen=True):
-    """The upstream says that the reply is complete. ``trailer``: bytes that belong to it may follow; ``last``: nothing
-    follows, since all of it has been read."""
+    """The upstream signals that the reply is complete. ``trailer`` means that more bytes of the reply may follow.
+    ``last`` means that nothing follows, because all of it has been read."""
 
     raw: bytes = b""
     trailer: bool = False
@@ -148,7 +156,7 @@ ReplyPart = (
 
 
 class UpstreamEvent(Struct, frozen=True, kw_only=True):
-    """One upstream event: its bytes, and what it says."""
+    """One upstream event, as bytes and as parts."""
 
     raw: bytes
     parts: Sequence[ReplyPart]
@@ -158,10 +166,9 @@ class UpstreamEvent(Struct, frozen=True, kw_only=True):
 
 
 class Continuation(Struct, frozen=True, kw_only=True):
-    """What an upstream is told when it is asked to continue a reply.
-
-    ``said`` is the text so far, ``withheld`` the sentence that was not delivered, ``reasons`` say why. ``frame`` is one
-    of the reply's; the continuation uses its ids.
+    """The information that an upstream needs to continue a reply. ``said`` is the text so far, ``withheld`` is the
+    sentence that was not delivered, and ``reasons`` says why. ``frame`` is a frame of the reply, whose ids the
+    continuation uses.
     """
 
     said: str
@@ -170,11 +177,11 @@ class Continuation(Struct, frozen=True, kw_only=True):
     frame: Frame
 
 
-# Out: what the client gets.
+# Output: the events that the client receives.
 
 
 class SupportingPassage(Struct, frozen=True, kw_only=True):
-    """A passage that supports a sentence, and its document. ``position`` is the document's position in the request."""
+    """A passage that supports a sentence, with its document. ``position`` is the document's position in the request."""
 
     position: int
     chunk: Chunk
@@ -189,9 +196,8 @@ class FrameRemainder(Struct, frozen=True, kw_only=True):
 
 
 class ReleasedText(Struct, frozen=True, kw_only=True):
-    """Text that may be shown: a sentence with its claims, or text that nobody judges.
-
-    ``lead``: how many code points at its beginning do not come from the upstream.
+    """Text that may be shown: a sentence with its claims, or text that isn't judged. ``lead`` is the number of code
+    points at its beginning that do not come from the upstream.
     """
 
     choice: int
@@ -212,7 +218,7 @@ class JudgedClaims(Struct, frozen=True, kw_only=True):
 
 
 class ReplacementText(Struct, frozen=True, kw_only=True):
-    """The text that the client gets instead of a blocked reply."""
+    """The text that replaces a blocked reply."""
 
     choice: int
     text: str
@@ -220,23 +226,27 @@ class ReplacementText(Struct, frozen=True, kw_only=True):
 
 
 class ChoiceEnd(Struct, frozen=True, kw_only=True):
-    """A choice has ended, for the client. ``reason`` is the upstream's unless it was blocked.
+    """A choice has ended for the client. Unless it was blocked, ``reason`` is the upstream's finish reason.
 
-    ``summary`` is the ``grounding`` object, ``annotations`` are the citations of the delivered text.
+    ``summary`` is the ``grounding`` object, and ``annotations`` contains the citations of the delivered text.
     """
 
     choice: int
     reason: str
     frame: Frame
     blocked: bool = False
+    again: bool = False
+    """Whether a further call replaced a part of the upstream's first reply."""
     text: str = ""
     """All delivered text of the choice, including a replacement."""
+    others: Mapping[str, str] = {}
+    """The delivered text of judged reasoning, by the name of its field."""
     summary: Mapping[str, Any] | None = None
     annotations: Sequence[Mapping[str, Any]] = ()
 
 
 class EstimatedUsage(Struct, frozen=True, kw_only=True):
-    """Usage that the gateway estimated, since the upstream had no time to report it."""
+    """Usage that the gateway estimated, because the reply ended before the upstream reported it."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -244,7 +254,7 @@ class EstimatedUsage(Struct, frozen=True, kw_only=True):
 
 
 class ReplyRefusal(Struct, frozen=True, kw_only=True):
-    """The reply is blocked, and the policy wants an error instead of a replacement (``on_block: error``)."""
+    """The reply is blocked, and the policy requires an error instead of a replacement (``on_block: error``)."""
 
     choice: int
     reason: str

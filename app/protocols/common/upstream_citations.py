@@ -1,14 +1,15 @@
-"""What an upstream of one of OpenAI's APIs says itself that its text cites."""
+"""Reads the citations that an upstream reports in OpenAI's APIs."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from app.protocols.common.stream_events import UpstreamCitation
-from policies.citations.annotations import read_annotation
+from policies.citations.annotation_parsing import read_annotation
 
 
 def cited_in(annotations: Any, choice: int) -> Iterator[UpstreamCitation]:
-    """The citations among ``annotations``, which should be a list of objects, in the text of ``choice``."""
+    """Yield the citations in the text of ``choice`` that ``annotations`` contains. Any value is accepted, although only
+    a list of objects is valid."""
     for annotation in annotations if isinstance(annotations, list) else ():
         found = read_annotation(annotation) if isinstance(annotation, dict) else None
         if found is not None:

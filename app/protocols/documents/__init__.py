@@ -1,13 +1,12 @@
-"""From a request body to documents and options: every way in which clients attach retrieved documents.
+"""Extracts documents and options from a request body, in every form in which clients attach retrieved documents.
 
-Each API has a module that reads its requests (``app.protocols.openai_chat.request``); they share the readers in this
-package. Invalid input raises InvalidRequestError, which names the field and the expected value; nothing is sent
-upstream then.
+Each API has a module that reads its requests, such as ``app.protocols.openai_chat.request``. These modules share the
+readers in this package. Invalid input raises InvalidRequestError, which names the field and the expected value. In that
+case, nothing is sent upstream.
 """
 
-from app.protocols.documents.collection import Limits
-from app.protocols.documents.options import Options
-from app.protocols.documents.request import ParsedRequest
+from app.protocols.documents.document_extraction import Limits
+from app.protocols.documents.parsed_request import Options, ParsedRequest
 from app.protocols.openai_chat.request import read_chat
 
 __all__ = ["Limits", "Options", "ParsedRequest", "read_chat"]

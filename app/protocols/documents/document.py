@@ -1,15 +1,17 @@
-"""One retrieved document, under any of the names that frameworks use for its fields.
+"""Parses a retrieved document, with any of the field names that frameworks use.
 
-A field is looked up in the document itself, then in the object with its content, and finally in its metadata.
+Each field is looked up in the document, then in the object with its content, and finally in its metadata.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.fields import join_path, read_number, read_share, read_stamp, read_string, refuse
+from app.protocols.documents.json_body import SHARE, join_path, read_number, read_stamp, read_string, refuse
 from judges.types import Chunk
 
 _SECONDS_PER_DAY = 86_400
@@ -24,14 +26,15 @@ _DATES = ("updated_at", "published_at", "created_at", "last_modified_date", "cre
 _UNSAID = frozenset({"id", "_excludes"})
 """Keys of Cohere's ``data`` that are not content."""
 _INNER = ("node", "document", "data", "text_resource")
-"""LlamaIndex's node, a document beside its score, Cohere's data, LlamaIndex's text."""
+"""Fields that contain the content: LlamaIndex's node, a document next to its score, Cohere's data, and LlamaIndex's
+text."""
 _METADATA = ("metadata", "meta", "attributes")
-"""LangChain's and LlamaIndex's, Haystack's, OpenAI's vector stores'."""
+"""The metadata fields of LangChain and LlamaIndex, of Haystack, and of OpenAI's vector stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldLayer:
-    """Some fields of a document, and where in the request they are."""
+    """Some fields of a document, with their path in the request."""
 
     fields: Mapping[str, Any]
     path: str
@@ -39,59 +42,82 @@ class FieldLayer:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFields:
-    """A document: ``own`` layers describe it, ``metadata`` annotates it."""
+    """The layers of a document. ``own`` contains the layers that describe the document, and ``metadata`` the layers
+    that annotate it. ``layers`` contains both, in this order."""
 
     own: Sequence[FieldLayer]
     metadata: Sequence[FieldLayer]
+    layers: Sequence[FieldLayer]
 
     @classmethod
     def of(cls, document: Mapping[str, Any], path: str) -> "DocumentFields":
         """Raises InvalidRequestError if the metadata is not an object."""
         own = list(_own(document, path))
-        return cls(own, [layer for outer in own for layer in _metadata(outer)])
-
-    @property
-    def layers(self) -> Sequence[FieldLayer]:
-        return (*self.own, *self.metadata)
+        metadata = [layer for outer in own for layer in _metadata(outer)]
+        return cls(own, metadata, [*own, *metadata])
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentAt:
-    """A document, and where in the request its text is."""
+    """A document with the path of its text in the request, and its score with its path if the score is
+    outside 0 to 1.
+    """
 
     chunk: Chunk
     text_path: str
+    unscaled: tuple[str, Any] | None = None
 
 
 def read_document(
     document: Mapping[str, Any], path: str, *, default_id: str, now: datetime, needs_text: bool = True
 ) -> DocumentAt:
-    """The document at ``path`` of the request; ``now`` dates it. Without ``needs_text``, its text may be missing and is
-    empty then. Raises InvalidRequestError."""
+    """Parse the document at ``path`` in the request. Its age is relative to ``now``. Without ``needs_text``, a missing
+    text counts as empty. Raises InvalidRequestError.
+    """
     fields = DocumentFields.of(document, path)
     text_path, text = _text(fields, path) if needs_text or find(fields.layers, _TEXT) else (path, "")
     source = _string(fields.layers, _SOURCE)
+    scored = find(fields.layers, _SCORE, blank=True)
+    score = read_number(scored[1], scored[0], SHARE) if scored else None
     chunk = Chunk(
         id=_identifier(fields) or default_id,
         text=text,
         source=source,
         collection=_string(fields.layers, ("collection",)),
-        relevance_score=_score(fields.layers),
+        relevance_score=score,
         age_days=_age(fields.layers, now),
         title=_string(fields.layers, ("title",)),
         url=_string(fields.layers, ("url",)) or (source if source and source.startswith(_WEB) else None),
         metadata=fields.metadata[0].fields if fields.metadata else {},
     )
-    return DocumentAt(chunk, text_path)
+    return DocumentAt(chunk, text_path, None if score is None or 0 <= score <= 1 else scored)
 
 
 _WEB = ("https://", "http://")
 
 
+def misspelt(document: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Return warnings about unknown field names that resemble a known field that is missing."""
+    for name in document:
+        if name not in _NAMES and len(name) <= _LONGEST_NAME and (meant := _close_to(name)) and meant not in document:
+            yield f"{path}: unknown field {name!r}; did you mean {meant!r}?"
+
+
+_PLAIN = ("text", "source", "collection", "relevance_score", "age_days", "title", "url", "metadata")
+_NAMES = frozenset({*_PLAIN, *_TEXT, *_ID, *_SOURCE, *_SCORE, *_DATES, *_INNER, *_METADATA})
+_LONGEST_NAME = 30
+_SIMILAR = 0.8
+
+
+@lru_cache(maxsize=1024)
+def _close_to(name: str) -> str | None:
+    return next(iter(get_close_matches(name.lower(), (*_PLAIN, *_DATES, *_SCORE), n=1, cutoff=_SIMILAR)), None)
+
+
 def _text(fields: DocumentFields, path: str) -> tuple[str, str]:
     found = find(fields.layers, _TEXT, blank=True) or _described(fields)
     if found is None:
-        raise InvalidRequestError(f"{path}.text: a document needs a text.", param=f"{path}.text")
+        raise InvalidRequestError(f"{path}.text: missing; a document must have text.", param=f"{path}.text")
     where, value = found
     text = join_texts(value, where) if isinstance(value, list) else value
     if not isinstance(text, str):
@@ -102,7 +128,7 @@ def _text(fields: DocumentFields, path: str) -> tuple[str, str]:
 
 
 def _described(fields: DocumentFields) -> tuple[str, str] | None:
-    """Cohere's ``data`` may have any keys: each is a line of the text."""
+    """Return the text of Cohere's ``data``, which may have any keys. Each key is a line of the text."""
     for layer in fields.own:
         if layer.path.endswith(".data"):
             excluded = layer.fields.get("_excludes")
@@ -117,7 +143,7 @@ def _described(fields: DocumentFields) -> tuple[str, str] | None:
 
 
 def join_texts(parts: Sequence[Any], path: str) -> str:
-    """The text of a list of strings and text parts; other parts have none. Raises InvalidRequestError."""
+    """Return the text of a list of strings and text parts. Other parts are ignored. Raises InvalidRequestError."""
     texts = []
     for index, part in enumerate(parts):
         if isinstance(part, dict) and part.get("type", "text") == "text":
@@ -147,11 +173,6 @@ def _string(layers: Sequence[FieldLayer], names: Sequence[str]) -> str | None:
     return read_string(found[1], found[0]) if found else None
 
 
-def _score(layers: Sequence[FieldLayer]) -> float | None:
-    found = find(layers, _SCORE, blank=True)
-    return read_share(found[1], found[0]) if found else None
-
-
 def _age(layers: Sequence[FieldLayer], now: datetime) -> float | None:
     found = find(layers, (*_AGE, *_DATES), blank=True)
     if found is None:
@@ -168,12 +189,13 @@ def _age(layers: Sequence[FieldLayer], now: datetime) -> float | None:
 
 def _days_since(stamp: datetime, now: datetime, path: str, value: Any) -> float:
     if stamp > now + _CLOCK_SKEW:
-        raise InvalidRequestError(f"{path}: {value!r} lies in the future.", param=path)
+        raise InvalidRequestError(f"{path}: {value!r} is in the future.", param=path)
     return float(max(0, int((now - stamp).total_seconds() // _SECONDS_PER_DAY)))
 
 
 def find(layers: Sequence[FieldLayer], names: Sequence[str], *, blank: bool = False) -> tuple[str, Any] | None:
-    """Path and value of the first of ``names`` that exists. An empty string counts only if ``blank``."""
+    """Return the path and value of the first of ``names`` that exists. An empty string counts as missing unless
+    ``blank`` is set."""
     for layer in layers:
         for name in names:
             value = layer.fields.get(name)

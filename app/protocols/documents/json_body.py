@@ -1,34 +1,128 @@
-"""Request bodies: JSON that every reader understands the same way, or a clear error."""
+"""Parses request bodies strictly, so that every JSON parser reads them in the same way, and validates single fields.
+Each reader returns the value, or raises InvalidRequestError with its path.
+"""
 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from typing import Any, NoReturn
 
 import orjson
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.fields import join_path, kind, refuse
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_EPOCH_FROM, _EPOCH_TO = 100_000_000, 10_000_000_000
+"""Epoch seconds from 1973 to 2286. Smaller numbers may be days or years, and larger numbers are milliseconds."""
+
+
+def refuse(path: str, expected: str, value: Any) -> NoReturn:
+    """Raise InvalidRequestError with a message that ``path`` should be ``expected``."""
+    shown = f"{printable(repr(value)):.60}" if isinstance(value, str | float | bool) else _shown(value)
+    raise InvalidRequestError(f"{path}: expected {expected}, got {shown}.", param=path)
+
+
+def join_path(root: str, parts: Sequence[Any]) -> str:
+    """Return ``root`` followed by names and positions, for example ``documents[2].text``."""
+    path = root
+    for part in parts:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return printable(path)
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with lone surrogates, which UTF-8 cannot encode, replaced by question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def kind(value: Any) -> str:
+    """Describe the type of a JSON value in words."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "nothing"}
+    return names.get(type(value), "a number")
+
+
+def _shown(value: Any) -> str:
+    # Python refuses to print integers of thousands of digits.
+    return str(value) if isinstance(value, int) and value.bit_length() < 64 else kind(value)
+
+
+def inside(body: Mapping[str, Any], outer: str, name: str) -> Any:
+    """Return a field of an object, or None if the field is missing or ``value`` is not an object."""
+    value = body.get(outer)
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def read_string(value: Any, path: str) -> str | None:
+    """Return a string, or None if it is empty or missing."""
+    if value is not None and not isinstance(value, str):
+        refuse(path, "a string", value)
+    return value or None
+
+
+def read_flag(value: Any, path: str) -> bool:
+    """Return a boolean, or False if it is missing."""
+    if value is not None and not isinstance(value, bool):
+        refuse(path, "true or false", value)
+    return bool(value)
+
+
+def read_number(value: Any, path: str, expected: str) -> float:
+    """Return a finite number. ``expected`` describes the value in the error message."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        refuse(path, expected, value)
+    try:
+        number = float(value)
+    except OverflowError:
+        refuse(path, expected, value)
+    if not math.isfinite(number):
+        refuse(path, expected, value)
+    return number
+
+
+SHARE = "a number from 0 to 1"
+
+
+def read_stamp(value: Any, path: str) -> datetime:
+    """Read a point in time, given as an RFC 3339 date or date-time, or as epoch seconds. A time without an offset is in
+    UTC."""
+    expected = "an RFC 3339 date or date-time, or epoch seconds"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not _EPOCH_FROM <= value < _EPOCH_TO:
+            refuse(path, expected, value)
+        return datetime.fromtimestamp(value, UTC)
+    if not isinstance(value, str):
+        refuse(path, expected, value)
+    try:
+        if _DATE.fullmatch(value):
+            return datetime.combine(date.fromisoformat(value), time(), UTC)
+        if not _DATE.match(value):
+            refuse(path, expected, value)
+        stamp = datetime.fromisoformat(value.upper())
+        return stamp.astimezone(UTC) if stamp.tzinfo is not None else stamp.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        refuse(path, expected, value)
+
 
 _MAX_DEPTH = 200
-"""Encoders give up at some 250 levels, and no request needs half as many."""
+"""Maximum nesting depth of a body. Encoders fail at about 250 levels, and real requests need less than half as many."""
 
 _EXACT = 2.0**63
-"""From here on, a float may be an integer that orjson has rounded."""
+"""At or above this value, a float may be an integer that orjson has rounded."""
 
 _MANY_FIELDS = 64
 _ESCAPED_NAME = re.compile(rb'\\u[0-9a-fA-F]{4}[^"\\]*"\s*:')
 
-# A path from its end: the last key, and the path before it, so that it costs the same at any depth.
+# A path as a linked list: the last key, and the path before it. Extending it costs the same at any depth.
 _Path = tuple[Any, ...]
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
     """Decode a request body. Raises InvalidRequestError if it is not a JSON object.
 
-    Also refused: NaN and infinities, lone surrogates, and duplicate fields of the object, since the upstream may use
-    the other one.
+    NaN, infinities, lone surrogates and duplicate fields of the object are also refused. With a duplicate field, the
+    upstream may use the other value.
     """
     try:
         body = orjson.loads(raw)
@@ -43,7 +137,9 @@ def parse_json(raw: bytes) -> dict[str, Any]:
 
 
 def _parse_slowly(raw: bytes, error: str) -> Any:
-    """Bodies that orjson refuses or rounds: integers beyond 64 bits stay exact; invalid JSON or text is reported."""
+    """Parse a body that orjson rejects or rounds. Integers beyond 64 bits stay exact. Invalid JSON or UTF-8 raises an
+    error.
+    """
     try:
         body = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -61,7 +157,7 @@ def _is_broken(text: str) -> bool:
 
 
 def _values(value: Any) -> Iterator[tuple[_Path, Any]]:
-    """All values other than containers, in order, with their paths; names of fields too."""
+    """Yield all values other than containers, in order, with their paths. Field names are included."""
     stack: list[tuple[_Path, Any]] = [((), value)]
     while stack:
         path, item = stack.pop()
@@ -83,11 +179,11 @@ def _written(path: _Path) -> str:
 
 
 def _look_through(body: dict[str, Any]) -> bool:
-    """Whether a number may have been rounded. Raises InvalidRequestError if ``body`` is nested too deeply."""
+    """Return whether a number may have been rounded. Raises InvalidRequestError if ``body`` is nested too deeply."""
     rounded = False
     level: list[Any] = [body]
     for _ in range(_MAX_DEPTH):
-        values = [inner for item in level for inner in _children(item)]
+        values = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
         rounded = rounded or any(isinstance(value, float) and abs(value) >= _EXACT for value in values)
         level = [value for value in values if isinstance(value, dict | list)]
         if not level:
@@ -95,12 +191,8 @@ def _look_through(body: dict[str, Any]) -> bool:
     raise InvalidRequestError(f"The request body is nested more than {_MAX_DEPTH} levels deep.", param="body")
 
 
-def _children(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return item.values() if isinstance(item, dict) else item
-
-
 def _refuse_repeated(raw: bytes, body: dict[str, Any]) -> None:
-    # A name that occurs once is given once, unless an escape hides it.
+    # A field name that is used once occurs once in the text, unless it contains an escape.
     few = len(body) <= _MANY_FIELDS and all(raw.count(b'"%s"' % name.encode()) < 2 for name in body)
     if few and not _ESCAPED_NAME.search(raw):
         return
@@ -114,5 +206,5 @@ def _refuse_repeated(raw: bytes, body: dict[str, Any]) -> None:
     seen: set[str] = set()
     for name, _ in fields:
         if name in seen:
-            raise InvalidRequestError(f"{name}: the field is given twice.", param=name)
+            raise InvalidRequestError(f"{name}: duplicate field.", param=name)
         seen.add(name)

@@ -1,6 +1,6 @@
-"""Tool results as documents, for when a setting or a policy counts them as evidence.
+"""Reads tool results as documents, in case a setting or policy counts them as evidence.
 
-Their format is the tools' own: anything other than a list of documents is a text.
+Tools choose the format of their results. Anything other than a list of documents is read as text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +10,7 @@ from typing import Any
 import orjson
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.collection import Documents, Limits
-from app.protocols.documents.content_blocks import plain_text
+from app.protocols.documents.document_extraction import Documents, Limits, plain_text
 from judges.types import Chunk
 
 _ROLES = ("tool", "function")
@@ -19,7 +18,7 @@ _LISTS = ("documents", "results")
 
 
 def tool_documents(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
-    """The tool results among chat ``messages``. Raises InvalidRequestError if they exceed ``limits``."""
+    """Return the tool results among chat ``messages``. Raises InvalidRequestError if they exceed ``limits``."""
     documents = Documents(limits, prefix="tool")
     named: dict[Any, Any] = {}
     for index, message in enumerate(messages):
@@ -32,7 +31,8 @@ def tool_documents(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Doc
 
 
 def take_result(documents: Documents, text: str, path: str, *, tool: Any = None) -> None:
-    """A tool's result: the documents that it lists as JSON, or its text as one document with the source ``tool``.
+    """Add a tool result. It is either a JSON list of documents, or a text that becomes one document with the source
+    ``tool``.
 
     Raises InvalidRequestError if it exceeds the limits.
     """
@@ -44,7 +44,8 @@ def take_result(documents: Documents, text: str, path: str, *, tool: Any = None)
 
 
 def _listed(text: str, prefix: str) -> Sequence[Chunk]:
-    """The documents of a JSON list, or of one under a usual name; none if it is not such a list."""
+    """Return the documents in a JSON list, or in a list under one of the usual field names. Other values contain
+    none."""
     if text.lstrip()[0] not in "[{":
         return ()
     try:
@@ -64,7 +65,7 @@ def _listed(text: str, prefix: str) -> Sequence[Chunk]:
 
 
 def _calls(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The calls in an assistant's message: id and name of the function."""
+    """Return the id and function name of each call in an assistant's message."""
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None

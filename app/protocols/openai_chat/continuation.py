@@ -1,4 +1,4 @@
-"""Chat requests that ask an upstream to continue its reply."""
+"""Builds chat requests that ask an upstream to continue its reply."""
 
 import secrets
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ _NOTE = (
 
 
 def cannot_continue(body: Mapping[str, Any]) -> str | None:
-    """Why the reply to ``body`` cannot be continued, in a word; None if it can.
+    """Return a one-word reason why the reply to ``body`` cannot be continued, or None if it can.
 
-    A model that may call tools or speak can answer in other ways; several choices would need a call each; and after a
-    prefill, which the caller wrote for the model, there is no place for a note.
+    If a model may call tools or produce audio, it may not continue with text. Several choices would need one call each.
+    A prefill, which is a beginning of the reply that the caller wrote, leaves no room for a note.
     """
     last = body["messages"][-1]
     unfit = {
@@ -35,11 +35,11 @@ def cannot_continue(body: Mapping[str, Any]) -> str | None:
 
 
 def continuing(body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
-    """``body`` with the reply so far as the assistant's message, and a note about the withheld sentence.
+    """Return ``body`` with the reply so far as the assistant's message, and a note about the withheld sentence.
 
-    In the note, texts of the model and of documents come after a mark that is random for each call, so that nothing in
-    them can end it. If there is no text so far, the note goes into the user's last message, since models are used to
-    alternating turns.
+    In the note, a mark precedes texts from the model and from documents. Each call has a random mark, so that these
+    texts can't imitate it. If there is no text so far, the note is added to the user's last message, because models
+    expect alternating turns.
     """
     fence = f"<<note {secrets.token_hex(8)}>>"
     told = "\n".join([f"Left out: {turn.withheld}", *turn.reasons])

@@ -1,20 +1,21 @@
-"""The fields of a chat completion that may leave under a grounding policy, and its chunks rebuilt from them."""
+"""The fields of a chat completion that may be sent under a grounding policy. Chunks are rebuilt from these fields."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from msgspec import Struct
 
 from app.protocols.common.known_fields import (
     REASONING,
     TOOL_CALLS,
     UNFIT,
     UNKNOWN,
+    UNREAD,
     ByType,
     Entry,
     KnownFields,
+    Unread,
     always,
     anything,
     base64,
@@ -30,6 +31,7 @@ from app.protocols.common.known_fields import (
     text,
 )
 from app.protocols.common.logprobs import spell
+from app.protocols.common.stream_events import Frame, TextDelta, UpstreamEvent
 
 _NAME = required(identifier, UNKNOWN)
 _COUNTS = (
@@ -52,7 +54,7 @@ USAGE: Entry = {
     "completion_time": number,
     "total_time": number,
 }
-"""Token counts, those of DeepSeek, OpenRouter and Groq too."""
+"""Token counts, including the fields of DeepSeek, OpenRouter and Groq."""
 
 SERVICE_TIER = one_of("auto", "default", "flex", "scale", "priority")
 FINISH_REASON = normalised(
@@ -72,7 +74,7 @@ _FILTER_RESULTS: Entry = dict.fromkeys(
     ),
     _SEVERITY,
 )  # fmt: skip
-"""What Azure says of its own content filter."""
+"""The results of Azure's content filter."""
 
 _HEAD: Entry = {
     "id": _NAME,
@@ -104,7 +106,7 @@ _MESSAGE: Entry = {
     "reasoning": text,
     "tool_calls": [_CALL],
     "function_call": _FUNCTION,
-    "audio": {"id": identifier, "expires_at": count, "data": required(base64, ""), "transcript": always("")},
+    "audio": Unread({"id": identifier, "expires_at": count, "data": required(base64, ""), "transcript": always("")}),
 }
 _TOKEN: Entry = {"token": text, "logprob": number, "bytes": [count], "top_logprobs": anything}
 _CHOICE: Entry = {
@@ -120,36 +122,28 @@ BY_KIND: Mapping[str, tuple[str, ...]] = {
     REASONING: ("reasoning_content", "reasoning", "reasoning_details"),
     TOOL_CALLS: ("tool_calls", "function_call"),
 }
-"""The fields of a delta or message that hold content of a kind, and the reasons with which calls end a choice."""
+"""The fields of a delta or message for each kind of content. For tool calls, these are also the finish reasons."""
 
 _PLAIN_CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
 _MOST_CARRIED = 64
 _AROUND = re.compile(
     rb'(?P<before>[^\r\n\\]*?"content" ?: ?")(?:[^"\\\r\n]|\\[^\r\n])*+(?P<after>"[^\r\n\\]*)', re.DOTALL
 )
-"""A chunk, in what is before and after its text. No escape is there, so each quote is one."""
+"""Matches the parts of a chunk before and after its text. They contain no escapes, so every quote delimits a string."""
 
 
 _PADDING = b',"obfuscation":"'
 
 
-class Alike(Struct, frozen=True, kw_only=True):
-    """A chunk of text that is like an earlier one. ``data`` is its JSON, without padding."""
-
-    chunk: Mapping[str, Any]
-    choice: int
-    text: str
-    data: bytes
-
-
 class KnownChunks:
     """Rebuilds the chunks of one reply, in order.
 
-    Log-probabilities stay only with the text that their tokens spell. The tokens of a character that takes several may
-    come before it, so they wait for its chunk.
+    Log-probabilities are kept only if their tokens spell the text. If a character takes several tokens, some may arrive
+    before the character. They are held until its chunk arrives.
     """
 
     def __init__(self, fields: KnownFields) -> None:
+        self.judges_reasoning = fields.judges_reasoning
         self._fields = fields
         self._given: Mapping[str, Any] = {}
         self._head: dict[str, Any] = {}
@@ -158,9 +152,10 @@ class KnownChunks:
         self._choice_alike: Mapping[str, Any] = {}
         self._padded = False
 
-    def alike(self, data: bytes) -> Alike | None:
-        """The chunk in ``data``, if it differs in its text alone from one that was rebuilt and lost nothing; None
-        otherwise. Most chunks are like that, and none of their fields need be looked at."""
+    def read_alike(self, data: bytes) -> UpstreamEvent | None:
+        """Return the event for the chunk in ``data`` if only its text differs from a chunk that was rebuilt without
+        losses, and otherwise None. Most chunks match, so their fields need not be checked.
+        """
         if self._around is None or self._carried:
             return None
         before, after = self._around
@@ -168,15 +163,16 @@ class KnownChunks:
             data = _without_padding(data)
         if not data.startswith(before) or not data.endswith(after) or len(data) <= len(before) + len(after):
             return None
-        said = data[len(before) : -len(after)]
-        if b'"' in said or said.endswith(b"\\"):
+        content = data[len(before) : -len(after)]
+        if b'"' in content or content.endswith(b"\\"):
             return None
         try:
-            text = orjson.loads(b'"%b"' % said)
+            text = orjson.loads(b'"%b"' % content)
         except orjson.JSONDecodeError:
             return None
         chunk = {**self._head, "choices": [{**self._choice_alike, "delta": {"content": text}}]}
-        return Alike(chunk=chunk, choice=self._choice_alike["index"], text=text, data=data)
+        said = TextDelta(choice=self._choice_alike["index"], text=text, frame=Frame(json=chunk))
+        return UpstreamEvent(raw=b"data: %b\n\n" % data, parts=(said,))
 
     def rebuild(self, chunk: Mapping[str, Any], raw: bytes = b"") -> dict[str, Any]:
         given = dict(chunk)
@@ -184,7 +180,7 @@ class KnownChunks:
         given.pop("obfuscation", None)  # differs each time; see ``padding``
         if given != self._given:
             head = self._fields.rebuild(given, CHUNK_HEAD)
-            if head != given:  # what is left out is counted each time
+            if head != given:  # content that is left out is counted each time
                 self._given, self._around = {}, None
                 return self._with_choices(head, choices)
             self._given, self._head = given, head
@@ -194,7 +190,7 @@ class KnownChunks:
         return self._with_choices(self._head, choices)
 
     def _remember(self, raw: bytes, choice: Mapping[str, Any]) -> None:
-        """Note the bytes around the text of a chunk that lost nothing."""
+        """Record the bytes around the text of a chunk that was rebuilt without losses."""
         data = raw[len(b"data: ") : -len(b"\n\n")]
         unpadded = _without_padding(data)
         found = _AROUND.fullmatch(unpadded) if raw == b"data: %b\n\n" % data else None
@@ -204,22 +200,22 @@ class KnownChunks:
             self._choice_alike, self._padded = choice, len(unpadded) < len(data)
 
     def error(self, error: Any) -> dict[str, Any]:
-        """The frame of an upstream's error."""
+        """Build the frame for an upstream error."""
         return {"error": known_error(error, self._fields)}
 
     def _with_choices(self, head: Mapping[str, Any], choices: Any) -> dict[str, Any]:
         if choices is None:
             return {**head, "choices": []}
-        rebuilt = self._fields.rebuild(choices, CHUNK_CHOICES, "choices")
+        rebuilt = self._fields.rebuild(_read_refusals(choices, "delta", self._fields), CHUNK_CHOICES, "choices")
         if rebuilt is UNFIT:
             return {**head, "choices": []}
-        if self._fields.drops:
+        if self._fields.drops or self._fields.judges_reasoning:
             rebuilt = [each for each in rebuilt if not _drop(each, "delta", self._fields)]
         return {**head, "choices": [self._choice(each) for each in rebuilt]}
 
     def _choice(self, choice: Mapping[str, Any]) -> dict[str, Any]:
-        """The choice with all that a chunk must have, and with log-probabilities of its own text alone."""
-        whole = {"index": 0, "delta": {}, "finish_reason": None, **choice}
+        """Return the choice with all required fields of a chunk. Only log-probabilities of its own text are kept."""
+        whole = {"finish_reason": None, **choice, "index": choice.get("index") or 0, "delta": choice.get("delta") or {}}
         _join_content(whole["delta"])
         carried = self._carried.pop(whole["index"], [])
         if carried or whole.get("logprobs"):
@@ -240,16 +236,17 @@ class KnownChunks:
 
 
 def known_error(error: Any, fields: KnownFields) -> Any:
-    """The error that an upstream reports in a reply, from its known fields."""
+    """Rebuild an error that an upstream reports in a reply from its known fields."""
     rebuilt = fields.rebuild(error, ERROR, "error")
     return rebuilt if rebuilt is not UNFIT and rebuilt else "The upstream reported an error."
 
 
 def rebuild_completion(completion: Mapping[str, Any], fields: KnownFields) -> dict[str, Any]:
-    """A whole completion from its known fields. Its messages keep their annotations, which are for reading alone."""
+    """Rebuild a whole completion from its known fields. Its messages keep their annotations, which are only read."""
     given = dict(completion)
     choices = given.pop("choices", None)
     whole: dict[str, Any] = fields.rebuild(given, COMPLETION_HEAD)
+    choices = _read_refusals(choices, "message", fields)
     rebuilt = fields.rebuild(choices, COMPLETION_CHOICES, "choices") if choices is not None else []
     whole["choices"] = rebuilt if rebuilt is not UNFIT else []
     for choice in whole["choices"]:
@@ -262,12 +259,37 @@ def rebuild_completion(completion: Mapping[str, Any], fields: KnownFields) -> di
     return whole
 
 
+def _read_refusals(choices: Any, name: str, fields: KnownFields) -> Any:
+    """Return ``choices`` with refusals as text, so that they are judged like any other text. This is done if a policy
+    strips or blocks unjudged text.
+    """
+    if UNREAD not in fields.drops or not isinstance(choices, list):
+        return choices
+    return [_with_refusal_as_text(choice, name) for choice in choices]
+
+
+def _with_refusal_as_text(choice: Any, name: str) -> Any:
+    said = choice.get(name) if isinstance(choice, dict) else None
+    if not isinstance(said, dict) or not isinstance(refusal := said.get("refusal"), str):
+        return choice
+    content = said.get("content")
+    if isinstance(content, list):
+        content = [*content, {"type": "text", "text": refusal}]
+    else:
+        content = f"{content}\n\n{refusal}" if isinstance(content, str) and content else refusal
+    return {**choice, name: {**said, "content": content, "refusal": None}}
+
+
 def _drop(choice: dict[str, Any], name: str, fields: KnownFields) -> bool:
-    """Take out of the delta or message under ``name`` what a policy drops. True if nothing of the choice is left."""
+    """Remove content that a policy drops from the delta or message under ``name``. Return True if nothing is left of
+    the choice.
+    """
     said = choice.get(name)
     if not isinstance(said, dict):
         said = {}
-    dropped = [each for kind in fields.drops for each in BY_KIND[kind] if said.get(each)]
+    dropped = [each for kind in fields.drops for each in BY_KIND.get(kind, ()) if said.get(each)]
+    if fields.judges_reasoning:
+        dropped += _unjudged_reasoning(said)
     for each in dropped:
         value = said.pop(each)
         if each in BY_KIND[REASONING]:
@@ -281,8 +303,16 @@ def _drop(choice: dict[str, Any], name: str, fields: KnownFields) -> bool:
     return bool(dropped) and not reason and not any(said.values())
 
 
+def _unjudged_reasoning(said: Mapping[str, Any]) -> list[str]:
+    """Return the fields with reasoning that can't be judged, because they aren't text or repeat the reasoning under
+    another name."""
+    given = [name for name in BY_KIND[REASONING] if said.get(name)]
+    judged = next((name for name in given if isinstance(said[name], str)), None)
+    return [name for name in given if name != judged]
+
+
 def _begins_call(call: Any) -> bool:
-    """Whether a piece of a tool call is its first: only that one has the name of the tool."""
+    """Return whether a piece of a tool call is the first, which is the only piece with the name of the tool."""
     function = call.get("function") or call.get("custom") or call if isinstance(call, dict) else {}
     return bool(function.get("name"))
 
@@ -290,8 +320,9 @@ def _begins_call(call: Any) -> bool:
 def spelled_logprobs(
     logprobs: Mapping[str, Any], message: Mapping[str, Any], fields: KnownFields
 ) -> dict[str, Any] | None:
-    """Those of ``logprobs`` whose tokens spell the text of ``message``; None if there are none. Alternatives to a token
-    spell other text, so none is left."""
+    """Return the ``logprobs`` if their tokens spell the text of ``message``, and otherwise None. Alternative tokens
+    contain other text, so they are removed.
+    """
     texts = {"content": _text(message.get("content")), "refusal": _text(message.get("refusal"))}
     kept: dict[str, Any] = {}
     for name, said in texts.items():
@@ -306,7 +337,7 @@ def spelled_logprobs(
 
 
 def _join_content(message: dict[str, Any]) -> None:
-    """Some upstreams send content as a list of text parts; the API has a string."""
+    """Join content that an upstream sends as a list of text parts. In the API, it is a string."""
     if isinstance(parts := message.get("content"), list):
         message["content"] = "".join(part.get("text") or "" for part in parts)
 
@@ -316,13 +347,13 @@ def _text(content: Any) -> str:
 
 
 def _without_padding(data: bytes) -> bytes:
-    """The chunk without the random letters by which OpenAI hides the length of its text."""
+    """Return the chunk without the random padding that OpenAI adds to hide the length of the text."""
     at = data.rfind(_PADDING)
     return data[:at] + b"}" if at > 0 and data.endswith(b'"}') and data[at + len(_PADDING) : -2].isalnum() else data
 
 
 def _is_plain(choices: Sequence[Any] | None) -> bool:
-    """Whether ``choices`` bring one piece of text and nothing else: what most chunks do."""
+    """Return whether ``choices`` contains one piece of text and nothing else, as in most chunks."""
     if type(choices) is not list or len(choices) != 1:
         return False
     choice = choices[0]
@@ -337,3 +368,10 @@ def _is_plain(choices: Sequence[Any] | None) -> bool:
         and index >= 0
         and choice.keys() <= _PLAIN_CHOICE
     )
+
+
+def url_citations(annotations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the ``url_citation`` objects among ``annotations``. OpenAI's schema allows no other type in a chat
+    message, and clients that validate replies would reject any other.
+    """
+    return [annotation for annotation in annotations if annotation["type"] == "url_citation"]

@@ -1,11 +1,12 @@
 """Chat Completions requests.
 
-Beside ``documents`` and ``grounding``, which are removed from what goes upstream, evidence may be in the prompt:
+The fields ``documents`` and ``grounding`` are removed before the request is sent upstream. The prompt may contain more
+evidence:
 
-- ``chat_template_kwargs.documents``, and ``search_result`` and ``document`` blocks: they go upstream unchanged, unless
-  the gateway writes the documents into the prompt (``inject``); then they are removed;
-- ``grounding_source`` and ``query`` parts, which no model knows: they go upstream as texts, except for sources that the
-  gateway writes into the prompt.
+- ``chat_template_kwargs.documents``, and ``search_result`` and ``document`` blocks. They are sent upstream unchanged.
+  If the gateway writes the documents into the prompt (``inject``), they are removed.
+- ``grounding_source`` and ``query`` parts, which no model supports. They are sent upstream as text, except for sources
+  that the gateway writes into the prompt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,16 +15,21 @@ from functools import partial
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.collection import Documents, Limits
-from app.protocols.documents.content_blocks import GROUNDING_SOURCE, TOOL_RESULT, parts_of, take_blocks
-from app.protocols.documents.fields import inside, refuse
-from app.protocols.documents.json_body import parse_json
-from app.protocols.documents.options import read_options
-from app.protocols.documents.request import (
+from app.protocols.documents.document_extraction import (
+    GROUNDING_SOURCE,
+    TOOL_RESULT,
+    Documents,
+    Limits,
+    parts_of,
+    take_blocks,
+)
+from app.protocols.documents.json_body import inside, parse_json, refuse
+from app.protocols.documents.parsed_request import (
     OUR_FIELDS,
     ParsedRequest,
     read_choices,
     read_model,
+    read_options,
     read_stream,
     wants_json,
     without,
@@ -35,9 +41,9 @@ _PROMPT_ROLES = ("system", "developer", "user")
 
 
 def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedRequest:
-    """Read a Chat Completions request with our extension. Raises InvalidRequestError."""
+    """Read a Chat Completions request, which may contain the gateway's fields. Raises InvalidRequestError."""
     body = parse_json(raw)
-    documents = Documents(limits)
+    documents = Documents(limits, any_scale=True)
     documents.take_all(body.get("documents"))
     for name in ("extra_body", "chat_template_kwargs"):
         documents.take_all(inside(body, name, "documents"), f"{name}.documents")
@@ -56,8 +62,10 @@ def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedR
     return ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
-        chunks=documents.chunks,
-        paths=documents.paths,
+        chunks=tuple(documents.chunks),
+        paths=tuple(documents.paths),
+        unscaled=documents.unscaled,
+        notes=documents.notes,
         from_tools=partial(tool_documents, messages, limits),
         documents=body.get("documents"),
         query=options.query or query,
@@ -74,7 +82,7 @@ def _messages(messages: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(messages, list):
         refuse("messages", "a list of messages", messages)
     if not messages:
-        raise InvalidRequestError("messages: the list is empty, at least one message is needed.", param="messages")
+        raise InvalidRequestError("messages: the list is empty; at least one message is required.", param="messages")
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
             refuse(f"messages[{index}]", "an object", message)
@@ -82,7 +90,7 @@ def _messages(messages: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _query(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """The text of the ``query`` parts."""
+    """Return the text of the ``query`` parts."""
     texts = []
     for index, message in enumerate(messages):
         for part, path in parts_of(message.get("content"), f"messages[{index}].content"):
@@ -95,9 +103,8 @@ def _query(messages: Sequence[Mapping[str, Any]]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """Rewrites messages as models know them; a message that needs no change is returned itself.
-
-    ``texts`` are those of the documents found, by their paths; ``written``: the gateway writes them into the prompt.
+    """Rewrites messages to the standard format. A message that needs no change is returned as it is. ``texts`` contains
+    the texts of the documents by path. ``written`` means that the gateway writes them into the prompt.
     """
 
     texts: Mapping[str, str]
@@ -110,7 +117,7 @@ class _Prompt:
         return [message for message in changed if message is not None]
 
     def _message(self, message: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-        """None if a message of the prompt held only evidence."""
+        """Return None if a message of the prompt contained only evidence."""
         content = message.get("content")
         kept = self._content(content, f"{path}.content")
         if kept is content:
@@ -140,7 +147,7 @@ class _Prompt:
 
 
 def _forwarded(body: dict[str, Any], messages: Sequence[Mapping[str, Any]], prompt: _Prompt) -> dict[str, Any]:
-    """The body that goes upstream: ``body`` itself if it has nothing of ours."""
+    """Return the body to send upstream. This is ``body`` itself if it contains none of the gateway's fields."""
     forwarded = _without_inside(without(body), "extra_body", OUR_FIELDS)
     if prompt.written:
         forwarded = _without_inside(forwarded, "chat_template_kwargs", ("documents",))
@@ -149,7 +156,8 @@ def _forwarded(body: dict[str, Any], messages: Sequence[Mapping[str, Any]], prom
 
 
 def _without_inside(body: dict[str, Any], outer: str, names: Sequence[str]) -> dict[str, Any]:
-    """``body`` without ``names`` of one of its objects, and without the object if that leaves it empty."""
+    """Return ``body`` without the fields ``names`` of one of its objects. If that object is then empty, it is removed
+    too."""
     value = body.get(outer)
     if not isinstance(value, dict):
         return body

@@ -1,11 +1,11 @@
-"""Whole chat completions: cut into chunks on the way in, assembled on the way out."""
+"""Splits whole chat completions into chunks when they arrive, and assembles them from chunks when they are sent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.merge_choices import merge_summaries
-from app.protocols.common.sse_json import load
+from app.protocols.common.sse import load
 from app.protocols.common.stream_events import (
     ChoiceEnd,
     EstimatedUsage,
@@ -16,10 +16,12 @@ from app.protocols.common.stream_events import (
     ReplacementText,
     Usage,
 )
+from app.protocols.openai_chat.fields import url_citations
 
 
 def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A completion as the chunks of the stream that it would have come in: text, finish, and finally the usage."""
+    """Split a completion into the chunks of an equivalent stream: the text, the finish reason, and finally the
+    usage."""
     if completion.get("error"):
         yield dict(completion)
         return
@@ -31,7 +33,7 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(message, dict):
             continue
-        # Choices are identified by position, since their index may be anything.
+        # Choices are identified by position, because their index may have any value.
         kept = {**choice, "index": position}
         del kept["message"]
         said = {name: value for name, value in message.items() if name != "role" and value is not None}
@@ -44,9 +46,8 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class CompletionBuilder:
-    """Builds a completion from what may be delivered of it.
-
-    ``template`` is the upstream's; ``streamed``: it was assembled from a stream, whose choices go by their index.
+    """Builds a completion from its delivered content. ``template`` is the upstream's completion. ``streamed`` means
+    that it was assembled from a stream, so its choices are identified by index.
     """
 
     def __init__(self, template: Mapping[str, Any], *, streamed: bool = False) -> None:
@@ -66,9 +67,9 @@ class CompletionBuilder:
                 self._ends[output.choice] = output
 
     def body(self) -> dict[str, Any]:
-        """The completion, with only those choices that were decided about.
+        """Return the completion with only the choices that were decided on.
 
-        Raises UpstreamConnectError if there were choices and none of them is valid.
+        Raises UpstreamConnectError if there are choices but none is valid.
         """
         body = dict(self._template)
         given = body.get("choices")
@@ -93,7 +94,7 @@ class CompletionBuilder:
         changed = {**kept, "message": dict(message), "finish_reason": end.reason}
         original = message.get("content")
         if end.blocked:
-            # Of the upstream's message nothing stays.
+            # Nothing of the upstream's message remains.
             refusal = {"refusal": None} if "refusal" in message else {}
             changed = {"index": choice.get("index", position), "finish_reason": end.reason}
             changed["message"] = message = {"role": "assistant", "content": end.text, **refusal}
@@ -102,13 +103,16 @@ class CompletionBuilder:
             _keep_tokens(changed, self._delivered.get(index, ()))
         elif isinstance(original, list):
             changed["message"]["content"] = _with_text(original, end.text)
-        if end.annotations:
-            changed["message"]["annotations"] = [*(message.get("annotations") or ()), *end.annotations]
+        if not end.blocked:
+            for field, text in end.others.items():
+                changed["message"][field] = text or None
+        if annotations := url_citations(end.annotations):
+            changed["message"]["annotations"] = [*(message.get("annotations") or ()), *annotations]
         return changed
 
 
 def without_annotations(completion: Mapping[str, Any]) -> dict[str, Any]:
-    """The completion without the upstream's annotations, of which the text is not judged."""
+    """Return the completion without the upstream's annotations, whose text isn't judged."""
     choices = []
     for choice in completion["choices"]:
         message = choice.get("message")
@@ -120,7 +124,7 @@ def without_annotations(completion: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def total_of(usage: Usage) -> dict[str, Any]:
-    """The token counts of all calls for a reply, added up."""
+    """Add up the token counts of all calls for a reply."""
     total: dict[str, Any] = {}
     for call in (*usage.before, usage):
         told = call.frame.json.get("usage") if call.frame is not None else None
@@ -144,7 +148,7 @@ def _added(total: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any
 
 
 def completion_of(outputs: Sequence[Output]) -> dict[str, Any]:
-    """A completion from the chunks of a stream, for a client that asked for a whole reply."""
+    """Assemble a completion from the chunks of a stream, for a client that asked for a whole reply."""
     completion: dict[str, Any] = {}
     messages: dict[int, dict[str, Any]] = {}
     ends: dict[int, str] = {}
@@ -182,7 +186,7 @@ def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
             yield json
         case ReleasedText(choice=index, text=text, slices=slices):
             frame = slices[0].frame.json
-            yield {**frame, "choices": [{"index": index, "delta": {"content": text}}]}
+            yield {**frame, "choices": [{"index": index, "delta": {slices[0].frame.field or "content": text}}]}
         case ChoiceEnd(choice=index, frame=frame, reason=reason):
             yield {**frame.json, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
         case ReplacementText(choice=index, text=text, frame=frame):
@@ -196,7 +200,7 @@ def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
 
 
 def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with its tool calls as a list, in the order in which they began."""
+    """Return the message with its tool calls as a list, in the order in which they began."""
     return {**message, "tool_calls": list(message["tool_calls"].values())} if "tool_calls" in message else message
 
 
@@ -227,7 +231,7 @@ def _merge_call(calls: dict[Any, dict[str, Any]], piece: Mapping[str, Any]) -> N
 
 
 def _keep_tokens(choice: dict[str, Any], delivered: Sequence[ReleasedText]) -> None:
-    """Log-probabilities of text that was cut are cut too."""
+    """Remove the log-probabilities of removed text."""
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
         kept = [token for released in delivered for piece in released.slices for token in piece.tokens]
@@ -235,7 +239,8 @@ def _keep_tokens(choice: dict[str, Any], delivered: Sequence[ReleasedText]) -> N
 
 
 def _with_text(parts: Sequence[Any], text: str) -> list[Any]:
-    """Typed parts with their text replaced: the first text part has all of it, the others are removed."""
+    """Return typed parts with their text replaced. The first text part receives all of it, and the other text parts are
+    removed."""
     kept: list[Any] = []
     placed = False
     for part in parts:

@@ -1,6 +1,6 @@
-"""OpenAI's plain (legacy) completions: ``choices[].text`` instead of messages.
+"""The adapter for OpenAI's plain (legacy) completions, which have ``choices[].text`` instead of messages.
 
-Each request has its own adapter, since only the prompt shows what the reply repeats of it (``echo``).
+Each request needs a new adapter, because the reply may repeat the prompt (``echo``), and the adapter must recognize it.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from app.errors import UpstreamConnectError
 from app.protocols.common.document_prompt import documents_block
 from app.protocols.common.known_fields import UNKNOWN, KnownFields
 from app.protocols.common.logprobs import entries_of, logprobs_of, within
-from app.protocols.common.sse_json import decode_chunks, dump, frame_of, load
+from app.protocols.common.sse import decode_chunks, dump, frame_of, load
 from app.protocols.common.stream_events import (
     ChoiceEnd,
     ChoiceFinish,
@@ -28,7 +28,7 @@ from app.protocols.common.stream_events import (
     UpstreamEvent,
     Usage,
 )
-from app.protocols.documents.request import read_choices
+from app.protocols.documents.parsed_request import read_choices
 from app.protocols.openai_chat.adapter import ChatAdapter
 from app.protocols.openai_chat.fields import known_error
 from app.protocols.openai_completions.echo import Echo, Prompts
@@ -38,13 +38,14 @@ from app.protocols.openai_completions.request import read_prompts
 from judges.types import Chunk
 
 _CHAT = ChatAdapter()
-"""Content other than text has the same format there."""
+"""In Chat Completions, content other than text has the same format."""
 
 
 class CompletionsAdapter:
-    """``body`` is the request's."""
+    """``body`` is the request body."""
 
     api = "completions"
+    judges_reasoning = False
     path = "/completions"
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -66,7 +67,9 @@ class CompletionsAdapter:
         return "\n".join([*texts, suffix] if isinstance(suffix, str) else texts)
 
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-        """Both values of ``where`` write before the prompt; before each, if there are several."""
+        """Return a copy of the body with the documents before the prompt, or before each of several prompts. This
+        applies to both values of ``where``.
+        """
         block = f"{documents_block(chunks)}\n\n"
         prompts = [f"{block}{text}" for text in read_prompts(body.get("prompt"))]
         if self._prompts.texts:
@@ -98,7 +101,7 @@ class CompletionsAdapter:
                 return _CHAT.encode(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """The body of a unary reply: the upstream's, with the delivered text and the findings."""
+        """Return the body of a unary reply: the upstream's body with the delivered text and the findings."""
         if failure := next((output for output in outputs if isinstance(output, ReplyError)), None):
             raise UpstreamConnectError(failure.message)
         whole = self._template if self._template is not None else load(body)
@@ -143,7 +146,7 @@ class CompletionsAdapter:
     def _read_choice(
         self, envelope: Mapping[str, Any], given: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], Sequence[ReplyPart]]:
-        """The choice as the client may see it if nothing is held, and its parts."""
+        """Return the choice that the client sees if nothing is held, and its parts."""
         index = index_of(given, 0)
         choice = {**given, "index": index}
         said = choice.get("text")
@@ -198,28 +201,30 @@ class CompletionsAdapter:
             if kept.get("logprobs") is not None:
                 kept["logprobs"] = None
             chunk = {**ended.frame.json, "choices": [kept]}
-        if ended.annotations:
-            chunk["choices"][0]["annotations"] = self._reply.annotated(ended.annotations, ended.choice)
+        if annotations := self._reply.annotated(ended.annotations, ended.choice):
+            chunk["choices"][0]["annotations"] = annotations
         if ended.summary is not None:
             chunk["grounding"] = self._reply.told(ended.summary, ended.choice)
         return chunk
 
 
 def _chunk(frame: Frame, index: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:
-    """A chunk of our own, with the upstream's ids."""
+    """Build a new chunk with the upstream's ids."""
     ours = {name: frame.json[name] for name in ENVELOPE if name in frame.json}
     return {**ours, "choices": [{"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}]}
 
 
 def _single(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
-    """A chunk with only this choice."""
+    """Return a chunk with only this choice."""
     return {**envelope, "choices": [choice]}
 
 
 def _rest(
     chunk: Mapping[str, Any], envelope: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], left: Sequence[str]
 ) -> Iterator[ReplyPart]:
-    """What a chunk holds beside its choices: token counts, or just the envelope. ``left`` was left out of it."""
+    """Return the content of a chunk other than its choices: the token counts, or only the envelope. ``left`` names the
+    content that was left out of it.
+    """
     usage = chunk.get("usage")
     if isinstance(usage, dict):
         frame = {**envelope, "choices": [], "usage": usage}
@@ -237,7 +242,7 @@ def _count(value: Any) -> int | None:
 def _between(
     choice: Mapping[str, Any], entries: Sequence[Mapping[str, Any]] | None, start: int, end: int
 ) -> dict[str, Any]:
-    """The choice with the code points ``[start, end)`` of its text, and their log-probabilities."""
+    """Return the choice with only the code points ``[start, end)`` of its text, and their log-probabilities."""
     cut = {**choice, "text": choice["text"][start:end]}
     if entries is not None:
         cut["logprobs"] = logprobs_of(choice["logprobs"], within(entries, choice["text"], start, end))

@@ -1,4 +1,4 @@
-"""The prompt that a plain completion repeats before its text on request (``echo``)."""
+"""Handles the prompt that a plain completion repeats before its text on request (``echo``)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +6,20 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Echo:
-    """Separates the prompt from the text after it, for one choice. ``hidden`` code points at its beginning were written
-    before the caller's prompt; the caller does not get them."""
+    """Separates the repeated prompt from the text after it, for one choice. The gateway added the first ``hidden`` code
+    points before the caller's prompt. The caller doesn't receive them.
+    """
 
     left: str
     hidden: int = 0
 
     def take(self, text: str) -> tuple[int, int]:
-        """How much of ``text``, which came next, is hidden, and how much (including that) repeats the prompt."""
+        """Process the next ``text``. Return the length of its hidden part, and the length of the part that repeats the
+        prompt, which includes the hidden part.
+        """
         repeated = min(len(text), len(self.left))
         if text[:repeated] != self.left[:repeated]:
-            # Not the prompt: this upstream does not repeat it.
+            # This is not the prompt, so the upstream doesn't repeat it.
             self.left, self.hidden = "", 0
             return 0, 0
         self.left = self.left[repeated:]
@@ -27,15 +30,15 @@ class Echo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """The prompts of a request. ``hidden`` is how much was written before each."""
+    """The prompts of a request. ``hidden`` is the length of the text that was added before each prompt."""
 
     texts: Sequence[str | None]
     choices: int
-    """How many choices each of them has."""
+    """The number of choices for each prompt."""
     hidden: int = 0
 
     def echo(self, index: int) -> Echo:
-        """What the choice at ``index`` repeats; nothing if the prompt is not text."""
+        """Return the prompt that the choice at ``index`` repeats. It is empty if the prompt is not text."""
         position = index // max(1, self.choices)
         text = self.texts[position] if position < len(self.texts) else None
         return Echo(text or "", self.hidden if text else 0)

@@ -1,6 +1,5 @@
-"""Plain completions on their way out: what was released of each choice, and its place in the delivered text.
-
-A repeated prompt comes before the judged text, so places in that text move by its length.
+"""Encodes plain completions, and tracks the released text of each choice and its position in the delivered text. A
+repeated prompt precedes the judged text, so positions are shifted by the length of the prompt.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +9,9 @@ from typing import Any
 from app.errors import UpstreamConnectError
 from app.protocols.common.logprobs import entries_of, joined, logprobs_of
 from app.protocols.common.merge_choices import merge_summaries
-from app.protocols.common.sse_json import objects_in
+from app.protocols.common.sse import objects_in
 from app.protocols.common.stream_events import ChoiceEnd, Output, Passthrough, ReleasedText, ReplacementText, Usage
+from app.protocols.openai_chat.fields import url_citations
 from app.protocols.openai_completions.fields import index_of, indices_of
 
 _NO_COMPLETION = "The upstream's reply is not a completion."
@@ -19,8 +19,9 @@ _NO_COMPLETION = "The upstream's reply is not a completion."
 
 @dataclass(slots=True)
 class _Sent:
-    """What is known about a choice: the ``hidden`` code points of its prompt, the repeated rest of the prompt, and the
-    offset of its first token."""
+    """The state of a choice: the number of ``hidden`` code points of its prompt, the repeated rest of the prompt, and
+    the offset of its first token.
+    """
 
     hidden: int = 0
     echoed: str = ""
@@ -37,7 +38,7 @@ class CompletionEncoder:
     # In
 
     def begin(self, index: int, entries: Sequence[Mapping[str, Any]] | None, hidden: int) -> None:
-        """A piece of a choice has come; the client does not get its first ``hidden`` code points."""
+        """Record a piece of a choice. The client doesn't receive its first ``hidden`` code points."""
         sent = self._of(index)
         sent.hidden += hidden
         offset = entries[0].get("offset") if entries else None
@@ -45,7 +46,7 @@ class CompletionEncoder:
             sent.first_offset = offset
 
     def echoed(self, choice: Mapping[str, Any], index: int) -> dict[str, Any]:
-        """A piece of the prompt goes to the client."""
+        """Record that a piece of the prompt is sent to the client."""
         sent = self._of(index)
         sent.echoed += choice["text"]
         moved = self.moved(choice, index)
@@ -54,11 +55,11 @@ class CompletionEncoder:
         return moved
 
     def hides(self, index: int) -> bool:
-        """The client does not get all of the repeated prompt."""
+        """Return whether part of the repeated prompt is hidden from the client."""
         return self._of(index).hidden > 0
 
     def moved(self, choice: Mapping[str, Any], index: int) -> dict[str, Any]:
-        """``choice`` with the offsets of its tokens in the text without the hidden part."""
+        """Return ``choice`` with token offsets that refer to the text without its hidden part."""
         back, entries = self._of(index).hidden, entries_of(choice)
         if not back or not entries:
             return dict(choice)
@@ -67,8 +68,9 @@ class CompletionEncoder:
     # Out
 
     def released(self, released: ReleasedText, back: int | None = None) -> dict[str, Any]:
-        """The chunk with a released text: the frames it came in, merged; later frames win. Token offsets go ``back``,
-        by default by the hidden length."""
+        """Build the chunk for released text by merging its original frames. Later frames take precedence. Token offsets
+        are reduced by ``back``, which defaults to the length of the hidden part.
+        """
         chunk: dict[str, Any] = {}
         choice: dict[str, Any] = {}
         template: dict[str, Any] | None = None
@@ -88,10 +90,11 @@ class CompletionEncoder:
         return chunk
 
     def whole(self, template: Mapping[str, Any], outputs: Sequence[Output], *, streamed: bool) -> dict[str, Any]:
-        """A reply with its delivered text.
+        """Build a whole reply with its delivered text.
 
-        ``template`` is the upstream's, of which only decided choices are kept; or ``streamed``, assembled from the
-        outputs. Raises UpstreamConnectError if it is not a completion, or none of its choices is left.
+        ``template`` is the upstream's reply, of which only the choices that were decided on are kept. If ``streamed``,
+        it was assembled from the outputs. Raises UpstreamConnectError if it is not a completion or if no choice
+        remains.
         """
         ends = {output.choice: output for output in outputs if isinstance(output, ChoiceEnd)}
         released: dict[int, list[ReleasedText]] = {}
@@ -120,18 +123,18 @@ class CompletionEncoder:
         return body
 
     def placed(self, claims: Sequence[Mapping[str, Any]], index: int) -> list[dict[str, Any]]:
-        """The claims of a choice, with their places in the text that the client gets."""
+        """Return the claims of a choice, with positions in the text that the client receives."""
         by = len(self._of(index).echoed)
         return [{**claim, "span": _shifted(claim.get("span"), by)} if by else dict(claim) for claim in claims]
 
     def told(self, summary: Mapping[str, Any], index: int) -> dict[str, Any]:
-        """The ``grounding`` object of a choice, with its claims placed like that."""
+        """Return the ``grounding`` object of a choice, with positions in the text that the client receives."""
         return {**summary, "claims": self.placed(summary["claims"], index)} if "claims" in summary else dict(summary)
 
     def annotated(self, annotations: Sequence[Mapping[str, Any]], index: int) -> list[dict[str, Any]]:
-        """The annotations of a choice, placed like that."""
+        """Return the URL citations of a choice, with positions in the text that the client receives."""
         by = len(self._of(index).echoed)
-        return [{name: _shifted(value, by) for name, value in note.items()} for note in annotations]
+        return [{name: _shifted(value, by) for name, value in note.items()} for note in url_citations(annotations)]
 
     def _delivered(self, choice: Mapping[str, Any], end: ChoiceEnd, released: Sequence[ReleasedText]) -> dict[str, Any]:
         sent = self._of(end.choice)
@@ -142,12 +145,12 @@ class CompletionEncoder:
         elif text != choice.get("text") and isinstance(choice.get("logprobs"), dict):
             # Log-probabilities of text that was left out are left out too.
             changed["logprobs"] = joined(choice["logprobs"], [*sent.logprobs, *self._kept(sent, released)])
-        if end.annotations:
-            changed["annotations"] = self.annotated(end.annotations, end.choice)
+        if annotations := self.annotated(end.annotations, end.choice):
+            changed["annotations"] = annotations
         return changed
 
     def _kept(self, sent: _Sent, released: Sequence[ReleasedText]) -> Iterator[Mapping[str, Any]]:
-        """The log-probabilities of the delivered text, each with its offset there."""
+        """Return the log-probabilities of the delivered text, with offsets in that text."""
         place = len(sent.echoed)
         for output in released:
             logprobs = self.released(output, _beyond(output, sent.first_offset, place))["choices"][0].get("logprobs")
@@ -160,7 +163,8 @@ class CompletionEncoder:
 
 
 def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A completion as the chunks of the stream that it would have come in: text, finish, and finally the usage."""
+    """Split a completion into the chunks of an equivalent stream: the text, the finish reason, and finally the
+    usage."""
     if completion.get("error"):
         yield dict(completion)
         return
@@ -177,7 +181,7 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def reply_of(outputs: Sequence[Output]) -> dict[str, Any]:
-    """A completion from the chunks of a stream, for a client that asked for a whole reply."""
+    """Assemble a completion from the chunks of a stream, for a client that asked for a whole reply."""
     reply: dict[str, Any] = {}
     texts: dict[int, str] = {}
     reasons: dict[int, Any] = {}
@@ -216,7 +220,7 @@ def _tokens(released: ReleasedText) -> list[Mapping[str, Any]]:
 
 
 def _beyond(released: ReleasedText, first_offset: int | None, place: int) -> int:
-    """How far the upstream's offsets are beyond the place of ``released`` in the delivered text."""
+    """Return the difference between the upstream's offsets and the position of ``released`` in the delivered text."""
     first = next(iter(_tokens(released)), None)
     if first is None or first_offset is None or not isinstance(first.get("offset"), int):
         return 0
@@ -226,7 +230,7 @@ def _beyond(released: ReleasedText, first_offset: int | None, place: int) -> int
 
 
 def _shifted(places: Any, by: int) -> Any:
-    """An object of places in a text, each moved; anything else unchanged."""
+    """Shift all positions in an object. Other values are returned unchanged."""
     if not isinstance(places, dict):
         return places
     return {name: value + by if name in _PLACES and isinstance(value, int) else value for name, value in places.items()}

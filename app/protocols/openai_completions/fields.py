@@ -1,4 +1,4 @@
-"""The fields of a plain completion that may leave under a grounding policy."""
+"""The fields of a plain completion that may be sent under a grounding policy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,9 +32,8 @@ _CHOICES: Entry = [
 
 
 def rebuild(frame: Mapping[str, Any], fields: KnownFields) -> dict[str, Any]:
-    """A frame, or a whole reply, from its known fields, with the log-probabilities that spell its text.
-
-    ``choices`` is missing if it is not a list, or if nothing in it is a choice.
+    """Rebuild a frame or a whole reply from its known fields, with the log-probabilities that spell its text.
+    ``choices`` is left out if it is not a list or contains no choice.
     """
     given = dict(frame)
     choices = given.pop("choices", None)
@@ -53,13 +52,13 @@ def rebuild(frame: Mapping[str, Any], fields: KnownFields) -> dict[str, Any]:
 
 
 def index_of(choice: Mapping[str, Any], otherwise: int) -> int:
-    """The index in a choice; ``otherwise`` if it has no valid one."""
+    """Return the index of a choice, or ``otherwise`` if it has no valid index."""
     index = choice.get("index")
     return index if isinstance(index, int) and not isinstance(index, bool) and index >= 0 else otherwise
 
 
 def indices_of(choices: Sequence[Any]) -> Sequence[int]:
-    """The index of each choice of a whole reply: its own if all are distinct, otherwise its position."""
+    """Return the index of each choice of a whole reply. If the indices aren't distinct, positions are used instead."""
     places = list(range(len(choices)))
     said = [index_of(choice, -1) if isinstance(choice, dict) else -1 for choice in choices]
     return said if sorted(said) == places else places

@@ -1,28 +1,34 @@
-"""Plain (legacy) completion requests: a prompt instead of messages."""
+"""Reads plain (legacy) completion requests, which have a prompt instead of messages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.collection import Documents, Limits
-from app.protocols.documents.fields import read_flag, refuse
-from app.protocols.documents.json_body import parse_json
-from app.protocols.documents.options import read_options
-from app.protocols.documents.request import ParsedRequest, read_choices, read_model, read_stream, wants_json, without
+from app.protocols.documents.document_extraction import Documents, Limits
+from app.protocols.documents.json_body import parse_json, read_flag, refuse
+from app.protocols.documents.parsed_request import (
+    ParsedRequest,
+    read_choices,
+    read_model,
+    read_options,
+    read_stream,
+    wants_json,
+    without,
+)
 
 _EXPECTED = "a string, a list of strings, or token ids"
 
 
 def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedRequest:
-    """Read a completion request with our extension. Raises InvalidRequestError."""
+    """Read a completion request, which may contain the gateway's fields. Raises InvalidRequestError."""
     body = parse_json(raw)
-    documents = Documents(limits)
+    documents = Documents(limits, any_scale=True)
     documents.take_all(body.get("documents"))
     options = read_options(body.get("grounding"), headers)
     prompts = read_prompts(body.get("prompt"))
     if options.inject != "none" and documents.chunks and None in prompts:
         raise InvalidRequestError(
-            "prompt: documents can be written before a text, not before token ids.", param="prompt"
+            "prompt: documents can only be added to a text prompt, not to token ids.", param="prompt"
         )
     read_flag(body.get("echo"), "echo")
     stream, include_usage = read_stream(body)
@@ -30,8 +36,10 @@ def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedR
     return ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
-        chunks=documents.chunks,
-        paths=documents.paths,
+        chunks=tuple(documents.chunks),
+        paths=tuple(documents.paths),
+        unscaled=documents.unscaled,
+        notes=documents.notes,
         documents=body.get("documents"),
         query=options.query,
         options=options,
@@ -44,13 +52,14 @@ def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedR
 
 
 def read_prompts(prompt: Any) -> Sequence[str | None]:
-    """The prompts of a request, with None for one of token ids; a single empty one if there are none."""
+    """Return the prompts of a request, with None for a prompt of token ids. Without a prompt, return a single empty
+    one."""
     if prompt is None or isinstance(prompt, str):
         return (prompt or "",)
     if not isinstance(prompt, list):
         refuse("prompt", _EXPECTED, prompt)
     if not prompt:
-        raise InvalidRequestError("prompt: the list is empty, at least one prompt is needed.", param="prompt")
+        raise InvalidRequestError("prompt: the list is empty; at least one prompt is required.", param="prompt")
     if _is_token(prompt[0]):
         _check_tokens(prompt, "prompt")
         return (None,)

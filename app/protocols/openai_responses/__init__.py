@@ -1,8 +1,8 @@
-"""The Responses API of OpenAI: named events in, named events out.
+"""OpenAI's Responses API, whose streams consist of named events.
 
-``decoder`` turns upstream events into reply parts, ``encoder`` turns outputs into events for the client.
-``whole_reply`` lays a whole response out as stream events, so that both kinds of reply take the same path. Each text
-part of the output is a choice in the pipeline, numbered in order of arrival.
+``decoder`` converts upstream events to reply parts. ``encoder`` converts outputs to events for the client.
+``whole_reply`` converts a whole response to stream events, so that both kinds of reply take the same path. In the
+pipeline, each text part of the output is a choice. Choices are numbered in order of arrival.
 """
 
 from app.protocols.openai_responses.adapter import ResponsesAdapter

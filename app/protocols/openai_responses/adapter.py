@@ -1,11 +1,12 @@
-"""The protocol adapter of the Responses API. It keeps the state of one reply, so each request has its own."""
+"""The protocol adapter of the Responses API. Each request needs a new adapter, because it keeps the state of the
+reply."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.errors import GatewayError, UpstreamConnectError
 from app.protocols.common.known_fields import KnownFields, repeats_a_key
-from app.protocols.common.sse_json import dump, read_object
+from app.protocols.common.sse import dump, read_object
 from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
 from app.protocols.openai_responses.decoder import ResponseDecoder, usage_of
 from app.protocols.openai_responses.encoder import ResponseEncoder
@@ -19,9 +20,10 @@ _NO_OUTPUT = "The upstream's reply has no output."
 
 
 class ResponsesAdapter:
-    """OpenAI's ``POST /v1/responses``, for one request."""
+    """The adapter for one request to OpenAI's ``POST /v1/responses``."""
 
     api = "responses"
+    judges_reasoning = False
     path = "/responses"
 
     def __init__(self, fields: KnownFields | None = None) -> None:
@@ -64,10 +66,7 @@ class ResponsesAdapter:
         return self._writer.encode(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """The response object that a stream of ``outputs`` would have ended with.
-
-        Raises UpstreamConnectError if there would have been none.
-        """
+        """Return the final response object of a stream of ``outputs``. Raises UpstreamConnectError if there is none."""
         for output in outputs:
             self._writer.encode(output)
         final = self._writer.final
@@ -76,7 +75,7 @@ class ResponsesAdapter:
         failure = next((output for output in outputs if isinstance(output, ReplyError)), None)
         if failure is None or failure.broken:
             raise UpstreamConnectError(failure.message if failure is not None else _NO_OUTPUT)
-        raise UpstreamConnectError(f"The upstream reports an error: {failure.message}")
+        raise UpstreamConnectError(f"The upstream reported an error: {failure.message}")
 
     def _whole(self, response: Mapping[str, Any]) -> Iterator[UpstreamEvent]:
         if not isinstance(response.get("output"), list) and not response.get("error"):

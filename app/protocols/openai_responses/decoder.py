@@ -1,6 +1,6 @@
 """Decodes upstream events of the Responses API into reply parts.
 
-Text is read wherever an upstream puts it: in deltas, and if it was in none of them, in the events that repeat it whole.
+Text is read from deltas. If an upstream sends no deltas, it is read from the events that repeat the complete text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from app.errors import InvalidRequestError, UpstreamConnectError
 from app.protocols.common.known_fields import KnownFields
-from app.protocols.common.sse_json import JsonStreamDecoder
+from app.protocols.common.sse import JsonStreamDecoder
 from app.protocols.common.stream_events import (
     EndOfReply,
     FoundDocuments,
@@ -23,8 +23,7 @@ from app.protocols.common.stream_events import (
     Usage,
 )
 from app.protocols.documents import Limits
-from app.protocols.documents.collection import Documents
-from app.protocols.openai_responses.allowlist import clean, passes
+from app.protocols.documents.document_extraction import Documents
 from app.protocols.openai_responses.dropped_items import DroppedItems
 from app.protocols.openai_responses.event_types import (
     ANNOTATION,
@@ -50,19 +49,24 @@ from app.protocols.openai_responses.event_types import (
     text_of,
 )
 from app.protocols.openai_responses.fields import CALLS, rebuild, rebuild_error
+from app.protocols.openai_responses.normalisation import Shapes, passes
 from app.protocols.openai_responses.request import take_search
 from app.protocols.openai_responses.text_parts import TextParts
 
 _REASONS = {"max_output_tokens": "length"}
-"""Why a response is incomplete, in the terms of Chat Completions where it has one."""
+"""Maps the reason why a response is incomplete to the equivalent finish reason in Chat Completions."""
 
 _UNCHECKED = {"response.refusal.": "refusal", "response.reasoning": "reasoning", "response.audio.": "audio"}
-"""Events with these names carry no text."""
+"""Maps the beginnings of the names of events without reply text to their kind of content."""
+_CALL_EVENTS = ("_call", "mcp_")
+"""Substrings of the names of tool call events."""
+_PARTS = {"output_audio": "audio", "reasoning_text": "reasoning"}
+"""Maps the types of content parts to the names of their content."""
 
 
 class _Last:
-    """The latest decoded event. Separate from the reader, which would be in a reference cycle with its decoder
-    otherwise."""
+    """The latest decoded event. It is separate from the reader to avoid a reference cycle between the reader and its
+    decoder."""
 
     def __init__(self) -> None:
         self.event: dict[str, Any] | None = None
@@ -73,17 +77,17 @@ class _Last:
 
 
 class ResponseDecoder:
-    """Reads one reply. ``named``: the upstream sends its events with their names.
-
-    ``fields``: the reply is written from known fields; an event then has the bytes of what is known of it.
+    """Reads one reply. ``named`` means that the upstream sends its events with their names. With ``fields``, the reply
+    is rebuilt from known fields, so the bytes of an event contain only these.
     """
 
     def __init__(self, fields: KnownFields | None = None) -> None:
         self.fields = fields
         self._dropped = DroppedItems(fields) if fields is not None and fields.drops else None
         self.texts = TextParts()
+        self._shapes = Shapes()
         self.response: dict[str, Any] | None = None
-        """The final response, once it has arrived."""
+        """The final response. None until it arrives."""
         self.named = True
         self._last = _Last()
         self._decoder = JsonStreamDecoder(self._last.keep, fields)
@@ -92,16 +96,16 @@ class ResponseDecoder:
         self._started = self._over = False
 
     def feed(self, data: bytes) -> Iterator[UpstreamEvent]:
-        """The events completed by ``data``. Raises UpstreamConnectError if it is malformed."""
+        """Yield the events that ``data`` completes. Raises UpstreamConnectError if an event is malformed."""
         for event in self._decoder.feed(data):
             yield from self._decoded(event)
 
     def settle(self) -> Iterator[UpstreamEvent]:
-        """The events that wait for another one, since none will come."""
+        """Yield the pending events, because no further event will arrive."""
         return self._settle("stop")
 
     def close(self) -> Iterator[UpstreamEvent]:
-        """The events at the end of the body. Raises UpstreamConnectError if the reply is not complete."""
+        """Yield the events at the end of the body. Raises UpstreamConnectError if the reply is not complete."""
         for event in self._decoder.close():
             yield from self._decoded(event)
         yield from self._settle("stop")
@@ -110,14 +114,13 @@ class ResponseDecoder:
         yield UpstreamEvent(raw=b"", parts=(EndOfReply(),))
 
     def read(self, raw: bytes, event: dict[str, Any]) -> Iterator[UpstreamEvent]:
-        """The pipeline's events for an upstream event, with its own bytes for replies that pass untouched.
-
-        The events that end a text wait for the next one, which shows whether the text was cut off.
+        """Yield the pipeline events for an upstream event. They keep its bytes, for replies that are forwarded
+        unchanged. Events that end text wait for the next event, which shows whether the text was cut off.
         """
         if self._dropped is not None:
             kept = self._dropped.kept(event)
             if kept is None:
-                # Documents that a dropped search found are evidence all the same.
+                # Documents found by a dropped search still count as evidence.
                 found = self._search(object_of(event.get("item"))) if event.get("type") == ITEM_DONE else ()
                 yield UpstreamEvent(raw=b"", parts=tuple(found))
                 return
@@ -138,11 +141,13 @@ class ResponseDecoder:
             event = known or {}
             if self.fields.news():
                 self.texts.unchecked.add("unknown")
-        elif (known := clean(event)) != event:
-            self.texts.unchecked.add("unknown")
+        else:
+            known = self._shapes.event(event)
+            if self._shapes.unknown:
+                self.texts.unchecked.add("unknown")
         if known is None:
             yield from self._settle("stop")
-            yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw, opaque=True),))
+            yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw, opaque=self.fields is not None),))
             return
         frame = raw if self.fields is not None or passes(raw, event, known) else frame_of(known, named=self.named)
         if self._ends_text(known):
@@ -184,7 +189,7 @@ class ResponseDecoder:
         waiting, self._waiting = self._waiting, []
         cut = cut or any(event.get("type") == ITEM_DONE for _, _, event in waiting)
         ended = [event for _, _, event in waiting if event.get("type") == PART_DONE]
-        # Before the end of the text, which decides about it.
+        # Citations come before the end of the text, where the policies decide.
         if cited := [
             c for e in ended for c in self.texts.cite(self.texts.of(e), object_of(e["part"]).get("annotations"))
         ]:
@@ -209,8 +214,12 @@ class ResponseDecoder:
             yield from self._search(object_of(event.get("item")))
             yield from self._end_text(raw, event, "stop", cut=False)
         else:
-            self.texts.unchecked.update(name for begin, name in _UNCHECKED.items() if kind.startswith(begin))
-            yield Passthrough(raw=raw)
+            unchecked = next((name for begin, name in _UNCHECKED.items() if kind.startswith(begin)), None)
+            if unchecked is not None:
+                self.texts.unchecked.add(unchecked)
+            elif kind == PART_DONE:
+                unchecked = _content_of(object_of(event.get("part")))
+            yield Passthrough(raw=raw, unchecked=unchecked, call=any(each in kind for each in _CALL_EVENTS))
 
     # Starts
 
@@ -218,7 +227,7 @@ class ResponseDecoder:
         response = object_of(event.get("response"))
         yield from self._start(response)
         if response.get("output") or response.get("output_text"):
-            # This event passes no text; the text has its own events.
+            # This event carries no text, because the text has separate events.
             raw = frame_of({**event, "response": begun(response)}, named=self.named)
         yield Passthrough(raw=raw)
 
@@ -242,7 +251,7 @@ class ResponseDecoder:
         part = object_of(event.get("part"))
         if not is_text(part):
             self.texts.unchecked.add(part["type"])
-            yield Passthrough(raw=raw)
+            yield Passthrough(raw=raw, unchecked=_content_of(part))
             return
         text = text_of(part)
         yield Passthrough(raw=frame_of({**event, "part": emptied(part)}, named=self.named) if text else raw)
@@ -255,11 +264,11 @@ class ResponseDecoder:
             yield Passthrough(raw=raw)
             return
         yield from self.texts.cite(part, [event.get("annotation")])
-        # A frame without text yet: it does not simply pass, since its text may be withheld, and it with the text.
+        # A frame without text yet. It isn't forwarded immediately, because it must be withheld if its text is withheld.
         yield TextDelta(choice=part.choice, text="", frame=Frame(json=event), remainder=event)
 
     def _search(self, item: Mapping[str, Any]) -> Iterator[ReplyPart]:
-        """Documents that the upstream found before the text that it writes from them."""
+        """Return documents that the upstream found. They arrive before the text that is based on them."""
         if item.get("type") != "file_search_call":
             return
         before = len(self._found.chunks)
@@ -271,13 +280,14 @@ class ResponseDecoder:
     # Ends
 
     def _end_text(self, raw: bytes, event: dict[str, Any], reason: str, *, cut: bool) -> Iterator[ReplyPart]:
-        """An event that repeats a whole text: the part of it that did not come before, its end, and the event
-        itself."""
+        """Handle an event that repeats a complete text. Yield the part of the text that hasn't arrived yet, the end of
+        the text, and the event itself.
+        """
         kind = event.get("type")
         if kind == TEXT_DONE:
             part = self.texts.of(event)
             if not part.closed:
-                # The event reports the end, so it does not pass as well.
+                # The event reports the end, so it isn't forwarded separately.
                 yield from self.texts.end(part, text_of(event), event, reason, cut=cut)
                 return
         elif kind == PART_DONE:
@@ -285,6 +295,9 @@ class ResponseDecoder:
             yield from self.texts.end(self.texts.of(event), text, event, reason, cut=cut)
         else:
             item = object_of(event.get("item"))
+            if (of := item.get("type")) != "message":
+                yield Passthrough(raw=raw, unchecked=str(of), call=of in CALLS)
+                return
             yield from self.texts.end_item(index_of(event, "output_index"), item, event, reason, cut=cut)
         yield Passthrough(raw=raw)
 
@@ -324,8 +337,14 @@ class ResponseDecoder:
             yield ReplyStart(model=model)
 
 
+def _content_of(part: Mapping[str, Any]) -> str:
+    """Name the content of a part that isn't text."""
+    kind = str(part.get("type"))
+    return _PARTS.get(kind, kind)
+
+
 def usage_of(response: Mapping[str, Any]) -> Usage | None:
-    """The token counts of a response; None if it has none."""
+    """Return the token counts of a response, or None if it has none."""
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None
@@ -334,7 +353,7 @@ def usage_of(response: Mapping[str, Any]) -> Usage | None:
 
 
 def _reason(event: Mapping[str, Any]) -> str:
-    """Why a text ends before ``event``."""
+    """Return the reason why text ends before ``event``."""
     if event.get("type") == FAILED:
         return "failed"
     if event.get("type") != INCOMPLETE:

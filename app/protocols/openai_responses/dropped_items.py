@@ -1,4 +1,4 @@
-"""Leaves out the items of a response that a policy drops: reasoning, or tool calls and their results."""
+"""Leaves out items that a policy drops from a response: reasoning, or tool calls and their results."""
 
 from typing import Any
 
@@ -16,18 +16,18 @@ from app.protocols.openai_responses.event_types import (
 from app.protocols.openai_responses.fields import CALLS
 
 _OF_CALLS = ("_call", "mcp_", "tool_")
-"""What the names of events about tool calls contain."""
+"""Substrings of the names of tool call events."""
 
 
 class DroppedItems:
-    """Filters the events of one response. The items that are left are numbered without a gap."""
+    """Filters the events of one response. The remaining items are renumbered without gaps."""
 
     def __init__(self, fields: KnownFields) -> None:
         self._fields = fields
         self._dropped: set[int] = set()
 
     def kept(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """The event as if the upstream had sent none of the dropped items; None if it is about one of them."""
+        """Return the event as if the upstream hadn't sent the dropped items, or None if it belongs to one of them."""
         name = event.get("type")
         if name in (ITEM_ADDED, ITEM_DONE):
             if self._drops(_kind_of(object_of(event.get("item")))):

@@ -1,4 +1,4 @@
-"""What the client has seen of a response, and what the events that repeat its text must therefore say."""
+"""Tracks the parts of a response that were sent to the client, and adjusts later events that repeat the text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,9 @@ from app.protocols.openai_responses.text_parts import TextParts
 
 @dataclass(slots=True, kw_only=True)
 class EmittedText:
-    """The released text of a text part. ``waiting`` are upstream annotations that are decided on at its end."""
+    """The released text of a text part. ``waiting`` holds upstream annotations until the end of the part, where it is
+    decided which of them are sent.
+    """
 
     texts: list[str] = field(default_factory=list)
     tokens: list[Mapping[str, Any]] = field(default_factory=list)
@@ -41,7 +43,7 @@ class EmittedText:
 
 
 class EmittedState:
-    """Tracks one reply. ``see`` takes in each upstream event as it is released."""
+    """Tracks one reply. ``see`` is called for each upstream event when it is released."""
 
     def __init__(self, texts: TextParts) -> None:
         self.response: dict[str, Any] = {}
@@ -55,12 +57,13 @@ class EmittedState:
         return self._sent.setdefault(choice, EmittedText())
 
     def announced(self, part: TextPart) -> tuple[bool, bool]:
-        """Whether the client knows the item that ``part`` belongs to, and the part."""
+        """Return whether the client has received the item of ``part``, and whether it has received the part."""
         output_index, content_index = part.place
         return output_index in self.items, content_index in self._contents.get(output_index, {})
 
     def see(self, event: dict[str, Any]) -> dict[str, Any]:
-        """The event as the client may see it: unchanged, unless it repeats text that was not delivered like that."""
+        """Return the event that the client may see. It is unchanged unless it repeats text that was changed for the
+        client."""
         kind = event.get("type")
         if kind in LIFECYCLE:
             self.response = object_of(event.get("response"))
@@ -81,7 +84,7 @@ class EmittedState:
         return event
 
     def part(self, part: TextPart, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The content part ``given``, with the delivered text."""
+        """Return the content part ``given`` with the delivered text."""
         sent = self.sent(part.choice)
         text, original = sent.text, text_of(given)
         changed = dict(given)
@@ -96,22 +99,23 @@ class EmittedState:
         return changed
 
     def item(self, index: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The output item ``given``, with the delivered text."""
+        """Return the output item ``given`` with the delivered text."""
         if given.get("type") != "message" or not isinstance(given.get("content"), list):
             return dict(given)
         return {**given, "content": [self._content((index, i), given, part) for i, part in enumerate(given["content"])]}
 
     def valid(self, part: TextPart, annotations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The upstream's annotations that still point at the right text: those before the first change."""
+        """Return the upstream's annotations that still point to the right text, which are those before the first
+        change."""
         kept = _shared(part.text, self.sent(part.choice).text)
         return [annotation for annotation in annotations if _reach(annotation) <= kept]
 
     def standing(self) -> list[dict[str, Any]]:
-        """The output as far as the client has seen it."""
+        """Return the output as far as the client has seen it."""
         return [self.standing_item(index) for index in sorted(self.items)]
 
     def standing_part(self, part: TextPart) -> dict[str, Any]:
-        """A text part as far as the client has seen it."""
+        """Return a text part as far as the client has seen it."""
         sent = self.sent(part.choice)
         base = {"type": "output_text", **self._contents.get(part.place[0], {}).get(part.place[1], {})}
         if base.get("logprobs") is not None:
@@ -119,7 +123,7 @@ class EmittedState:
         return {**base, "text": sent.text, "annotations": [*sent.annotations]}
 
     def standing_item(self, index: int) -> dict[str, Any]:
-        """An output item as far as the client has seen it; an unfinished message ends here."""
+        """Return an output item as far as the client has seen it. An unfinished message ends here."""
         item, contents = self.items[index], self._contents.get(index, {})
         if item.get("type") != "message" or (index,) in self._done:
             return dict(item)
@@ -143,7 +147,7 @@ class EmittedState:
                 self._open((index, place), item.get("id"), part)
 
     def _open(self, place: Place, item_id: Any, given: dict[str, Any]) -> None:
-        """A content part that the client knows from now on, and the text that it shows immediately (``live``)."""
+        """Record a content part that is sent to the client, and the text in it that is shown immediately (``live``)."""
         self._contents.setdefault(place[0], {})[place[1]] = given
         found = self._texts.find(place, item_id) if is_text(given) else None
         if found is not None:
@@ -167,7 +171,7 @@ class EmittedState:
         return self.text_done(found, event) if found is not None else event
 
     def text_done(self, part: TextPart, event: dict[str, Any]) -> dict[str, Any]:
-        """The end of a text, with the delivered text."""
+        """Build the event that ends a text, with all delivered text."""
         sent = self.sent(part.choice)
         if sent.text == text_of(event):
             return event
@@ -188,17 +192,17 @@ class EmittedState:
 
 
 def _with(event: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """``event`` itself if it says the same already."""
+    """Return ``event`` itself if nothing has to change."""
     return event if all(event.get(name) == value for name, value in fields.items()) else {**event, **fields}
 
 
 def _shared(one: str, other: str) -> int:
-    """The length of the common prefix."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _reach(annotation: Mapping[str, Any]) -> int:
-    """How far into the text an annotation points."""
+    """Return the end of the text that an annotation refers to."""
     places = [annotation.get(name) for name in ("end_index", "start_index", "index")]
     return max((place for place in places if isinstance(place, int)), default=0)

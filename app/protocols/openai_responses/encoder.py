@@ -1,14 +1,14 @@
-"""Encodes outputs as events of the Responses API.
-
-Events are not rebuilt until something is changed. From our first own event on, every event is renumbered, and those
-that repeat text have the delivered text.
+"""Encodes outputs as events of the Responses API, with the findings in the format of the API. Events are forwarded
+unchanged until the gateway inserts its first event. After that, every event is renumbered, and events that repeat text
+contain the delivered text.
 """
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from app.protocols.common.merge_choices import merge_summaries
 from app.protocols.common.stream_events import (
     TOO_LONG,
     ChoiceEnd,
@@ -24,7 +24,6 @@ from app.protocols.common.stream_events import (
     ReplyRefusal,
     Usage,
 )
-from app.protocols.openai_responses.allowlist import clean, clean_response
 from app.protocols.openai_responses.decoder import ResponseDecoder
 from app.protocols.openai_responses.emitted_state import EmittedState
 from app.protocols.openai_responses.event_numbering import EventNumbering, data_in, event_in
@@ -45,11 +44,29 @@ from app.protocols.openai_responses.event_types import (
     objects_in,
     text_of,
 )
-from app.protocols.openai_responses.grounding import annotation_of, located, summary_of
+from app.protocols.openai_responses.normalisation import Shapes
+
+
+def annotation_of(annotation: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a citation to this API's format, which is a flat object. For a file, it has the single index of its
+    marker. The span of the sentence is added.
+    """
+    kind = str(annotation["type"])
+    citation = {"type": kind, **annotation[kind]}
+    if kind == "file_citation":
+        citation["index"] = citation["end_index"]
+    return citation
+
+
+def summary_of(summaries: Sequence[Mapping[str, Any]], *, unchecked: Collection[str]) -> dict[str, Any]:
+    """Build the ``grounding`` object of a response from the objects of its parts."""
+    summary = merge_summaries(summaries)
+    kinds = sorted({*unchecked, *summary.get("not_checked", ())})
+    return {**summary, "not_checked": kinds} if kinds else summary
 
 
 class ResponseEncoder:
-    """Writes one reply. ``final`` is the last response object that the client got; None before that."""
+    """Writes one reply. ``final`` is the last response object sent to the client, or None before that."""
 
     def __init__(self, reader: ResponseDecoder) -> None:
         self.final: dict[str, Any] | None = None
@@ -65,7 +82,7 @@ class ResponseEncoder:
         self._own: TextPart | None = None
 
     def encode(self, output: Output) -> bytes:
-        """The bytes of an output; empty if the client gets nothing for it."""
+        """Encode an output. The result is empty if the client doesn't receive the output."""
         match output:
             case Passthrough(raw=raw):
                 return self._pass(raw) if raw else b""
@@ -91,9 +108,6 @@ class ResponseEncoder:
             case ReplacementText(choice=choice, text=text):
                 self._ledger.sent(choice).texts.append(text)
                 part = self._part(choice)
-                if not self._ledger.announced(part)[0]:
-                    # Items before it may have been left out, with the rest of the reply.
-                    part.place = (min(part.place[0], len(self._ledger.items)), part.place[1])
                 return self._announce(part) + self._delta(part, text)
             case ChoiceEnd():
                 return self._ended(output)
@@ -105,29 +119,32 @@ class ResponseEncoder:
 
     # Passing
 
-    def _clean(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """The event as it may be released; one that the reader rebuilt is."""
-        return event if self._reader.fields is not None else clean(event)
+    def _shaped(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the event in its normalized form. Events that the reader rebuilt are already normalized."""
+        return event if self._reader.fields is not None else Shapes().event(event)
 
     def _pass(self, raw: bytes) -> bytes:
+        if self._reader.fields is not None:  # events before this one may have been left out
+            self._govern()
         if not self._governed:
             self._passed.append(raw)
             return raw
         event = event_in(raw)
         if event is None:
             return raw if data_in(raw) is None else b""
-        known = self._clean(event)
+        known = self._shaped(event)
         seen = self._ledger.see(known) if known is not None else None
         return self._frames.renumbered(raw, event) if seen is known or seen is None else self._frames.emit(seen)
 
     def _govern(self) -> None:
-        """The first event of our own is due. The events that passed before are read now, since it was not necessary
-        before."""
+        """Prepare for the first event created by the gateway. The events forwarded so far are parsed only now, because
+        it wasn't necessary before.
+        """
         if self._governed:
             return
         self._governed = True
         for event in filter(None, map(event_in, self._passed)):
-            self._ledger.see(self._clean(event) or {})
+            self._ledger.see(self._shaped(event) or {})
             self._frames.passed(event)
         self._passed.clear()
 
@@ -149,11 +166,16 @@ class ResponseEncoder:
     def _delta(self, part: TextPart, text: str, claims: Any = (), *, like: Any = None, tokens: Any = ()) -> bytes:
         event = {"type": TEXT_DELTA, **part.position, **(like or {}), "delta": text, "logprobs": list(tokens)}
         if claims:
-            event["grounding"] = {"claims": located(claims, part)}
+            event["grounding"] = {"claims": self._located(claims, part)}
         return self._frames.emit(event)
 
+    def _located(self, claims: Iterable[Mapping[str, Any]], part: TextPart) -> list[dict[str, Any]]:
+        """Return the claims, with the part of the output that their spans refer to."""
+        output_index, content_index = self._frames.item(part.place[0]), part.place[1]
+        return [{**claim, "output_index": output_index, "content_index": content_index} for claim in claims]
+
     def _announce(self, part: TextPart) -> bytes:
-        """The events that open a part, if the upstream has not sent them."""
+        """Yield the events that open a part, if the upstream has not sent them."""
         data = b""
         item_known, part_known = self._ledger.announced(part)
         if not item_known:
@@ -169,7 +191,7 @@ class ResponseEncoder:
         return self._frames.emit(event)
 
     def _part(self, choice: int) -> TextPart:
-        """The text part of a choice; a new one after all others if the upstream sent no text."""
+        """Return the text part of a choice. If the upstream sent no text, this is a new part after all others."""
         if choice < len(self._reader.texts.parts):
             return self._reader.texts.parts[choice]
         if self._own is None:
@@ -186,7 +208,7 @@ class ResponseEncoder:
         if ended.summary is not None:
             part = self._reader.texts.parts[ended.choice] if known else None
             self._summaries.append(
-                {**ended.summary, "claims": located(ended.summary["claims"], part)}
+                {**ended.summary, "claims": self._located(ended.summary["claims"], part)}
                 if part is not None and "claims" in ended.summary
                 else ended.summary
             )
@@ -196,13 +218,13 @@ class ResponseEncoder:
         part = self._reader.texts.parts[ended.choice]
         data = self._annotate(part, ended)
         if ended.blocked:
-            # Text may have passed immediately (``live``) although its upstream never said where it belongs.
+            # Text may have been sent immediately (``live``) although the upstream never announced its part.
             return self._announce(part) + data + self._close(part)
         event = dict(ended.frame.json)
         return data + self._frames.emit(self._ledger.text_done(part, event)) if event.get("type") == TEXT_DONE else data
 
     def _annotate(self, part: TextPart, ended: ChoiceEnd) -> bytes:
-        """The upstream's annotations that still hold, then ours."""
+        """Return the upstream's annotations that are still valid, followed by the gateway's."""
         sent = self._ledger.sent(part.choice)
         sent.ours = [annotation_of(annotation) for annotation in ended.annotations]
         kept = [event for event in sent.waiting if self._ledger.valid(part, [object_of(event.get("annotation"))])]
@@ -216,7 +238,7 @@ class ResponseEncoder:
         return data
 
     def _close(self, part: TextPart) -> bytes:
-        """The end of a part and of its item, since the upstream's own end will not come."""
+        """End a part and its item, because the upstream won't send their end."""
         content = self._ledger.standing_part(part)
         tokens = content.get("logprobs") or []
         data = self._frames.emit({"type": TEXT_DONE, **part.position, "text": content["text"], "logprobs": tokens})
@@ -253,10 +275,10 @@ class ResponseEncoder:
             cut_off = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
             self.final = {**self.final, **cut_off}
             event = {**event, "type": INCOMPLETE}
-        return self._frames.emit({**(self._clean(event) or {}), "response": self.final})
+        return self._frames.emit({**(self._shaped(event) or {}), "response": self.final})
 
     def _delivered(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        response = dict(given) if self._reader.fields is not None else clean_response(given)
+        response = dict(given) if self._reader.fields is not None else Shapes().response(given)
         if isinstance(given.get("output"), list):
             items = [self._ledger.item(index, item) for index, item in enumerate(response["output"])]
             return _with_text({**response, "output": items})
@@ -266,7 +288,12 @@ class ResponseEncoder:
     def _with_summary(self, response: dict[str, Any]) -> dict[str, Any]:
         if not self._summaries:
             return response
-        return {**response, "grounding": summary_of(self._summaries, unchecked=self._reader.texts.unchecked)}
+        unchecked: Collection[str] = self._reader.texts.unchecked
+        if self._blocked:  # unjudged items sent before the block
+            kinds = {str(item.get("type")) for _, item in objects_in(response.get("output"))}
+            left = kinds | ({"tool_calls"} if any(kind.endswith("_call") for kind in kinds) else set())
+            unchecked = left.intersection(unchecked)
+        return {**response, "grounding": summary_of(self._summaries, unchecked=unchecked)}
 
     def _failure(self, failure: ReplyError) -> bytes:
         if failure.raw and not self._governed:
@@ -288,11 +315,11 @@ class ResponseEncoder:
 
 
 _BARE: Mapping[str, Any] = {"object": "response", "error": None, "metadata": {}}
-"""The minimum that a response has."""
+"""A response with only the required fields."""
 
 
 def _with_text(response: dict[str, Any]) -> dict[str, Any]:
-    """Some upstreams repeat the whole text of the output."""
+    """Some upstreams repeat the whole output text."""
     if not isinstance(response.get("output_text"), str):
         return response
     contents = [part for _, item in objects_in(response["output"]) for _, part in objects_in(item.get("content"))]
@@ -300,14 +327,14 @@ def _with_text(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _word(value: Any) -> str | None:
-    """A name from the upstream; None if it is a text, or missing."""
+    """Return a name from the upstream, or None if it is missing or is free text."""
     return value if isinstance(value, str) and not re.search(r"\s", value) else None
 
 
 def _usage(prompt: int, completion: int) -> dict[str, Any]:
     return {
         "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": completion,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": prompt + completion,

@@ -1,11 +1,11 @@
-"""The events of the Responses API: their names, their frames, and where in the output their text stands."""
+"""The names and frames of Responses API events, and the position of their text in the output."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.protocols.common import sse_json as framing
+from app.protocols.common import sse as framing
 
 ITEM_ADDED = "response.output_item.added"
 ITEM_DONE = "response.output_item.done"
@@ -25,7 +25,8 @@ TERMINAL = frozenset({COMPLETED, INCOMPLETE, FAILED})
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 Place = tuple[int, int]
-"""The position of a content part: the index of its item in the output, and its own index in the item's content."""
+"""The position of a content part: the index of its item in the output, and the index of the part in the item's
+content."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class TextPart:
     received: list[str] = field(default_factory=list)
     closed: bool = False
     annotations: list[Mapping[str, Any]] = field(default_factory=list)
-    """Its reported citations, each once."""
+    """The reported citations of the part, without duplicates."""
 
     @property
     def text(self) -> str:
@@ -52,7 +53,7 @@ class TextPart:
 
 
 def frame_of(event: Mapping[str, Any], *, named: bool = True) -> bytes:
-    """A frame with ``event``; ``named``: with its name, as OpenAI sends it."""
+    """Build a frame with ``event``. With ``named``, it includes the event's name, as OpenAI's frames do."""
     name = event.get("type")
     head = f"event: {name}\n".encode() if named and isinstance(name, str) and _NAME.fullmatch(name) else b""
     return head + framing.frame_of(event)
@@ -64,33 +65,33 @@ def index_of(event: Mapping[str, Any], name: str) -> int:
 
 
 def place_of(event: Mapping[str, Any]) -> Place:
-    """The place that an event is about."""
+    """Return the position that an event refers to."""
     return index_of(event, "output_index"), index_of(event, "content_index")
 
 
 def object_of(value: Any) -> dict[str, Any]:
-    """``value`` if it is an object, otherwise an empty one."""
+    """Return ``value`` if it is an object, and otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def objects_in(value: Any) -> list[tuple[int, dict[str, Any]]]:
-    """The objects of a list, each with its position."""
+    """Yield the objects in a list, each with its position."""
     items = enumerate(value) if isinstance(value, list) else ()
     return [(index, item) for index, item in items if isinstance(item, dict)]
 
 
 def is_text(part: Mapping[str, Any]) -> bool:
-    """Whether a content part is text of the reply."""
+    """Return whether a content part is text of the reply."""
     return part.get("type") in ("output_text", "text")
 
 
 def begun(response: Mapping[str, Any]) -> dict[str, Any]:
-    """``response`` without its output, as it is at its start."""
+    """Return ``response`` without its output, as at the start of a stream."""
     return {name: value for name, value in {**response, "output": []}.items() if name != "output_text"}
 
 
 def emptied(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A text part without its text, as it is at its start."""
+    """Build a text part before any text has arrived."""
     return {**part, "text": "", **({"logprobs": []} if part.get("logprobs") else {})}
 
 

@@ -1,4 +1,4 @@
-"""The names of events, items and fields in the Responses API. Anything under another name might be text."""
+"""The names of events, items and fields in the Responses API. A field under any other name might contain text."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ EVENT_FIELDS: Mapping[str, frozenset[str]] = {
     TEXT_DONE: _PART | {"text", "logprobs"},
     ANNOTATION: _PART | {"annotation", "annotation_index"},
 }
-"""The events that can hold text of the reply, and the fields of each."""
+"""The events that can contain text of the reply, with their fields."""
 
 _CALLS = {
     "code_interpreter_call": "in_progress interpreting completed",
@@ -60,7 +60,7 @@ _CALLS = {
 }
 
 OTHER_EVENTS = frozenset(f"response.{name}.{step}" for name, steps in _CALLS.items() for step in steps.split())
-"""The events of content other than reply text: calls, reasoning, refusals, audio."""
+"""The events for content other than reply text: calls, reasoning, refusals and audio."""
 
 ITEMS = frozenset(
     {
@@ -76,7 +76,7 @@ ITEMS = frozenset(
         "tool_search_output",
     }
 )
-"""The items that are not messages, besides calls and their outputs."""
+"""The items other than messages, calls and call outputs."""
 
 MESSAGE_FIELDS = frozenset({"id", "type", "role", "status", "content", "phase"})
 TEXT_FIELDS = frozenset({"type", "text", "annotations", "logprobs"})
@@ -96,7 +96,7 @@ NUMBERS = frozenset(
 WORDS = frozenset(
     {"id", "item_id", "type", "role", "status", "phase", "object", "reason", "code", "param", "file_id", "container_id"}
 )
-"""Fields whose values are names and not text, wherever they appear."""
+"""Fields whose values are always names rather than text."""
 
 RESPONSE_FIELDS = frozenset(
     {

@@ -1,4 +1,4 @@
-"""The prompt of a Responses request: its text, and documents written into it."""
+"""Reads the prompt text of a Responses request, and writes documents into the prompt."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,13 +8,16 @@ from judges.types import Chunk
 
 
 def prompt_text(body: Mapping[str, Any]) -> str:
-    """All text that goes upstream with the request, without what the upstream already stores of a conversation."""
+    """Return all text that is sent upstream with the request. Parts of a conversation that the upstream already stores
+    are not included.
+    """
     return "\n".join(text for field in ("instructions", "input") for text in _texts(body.get(field)))
 
 
 def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-    """A copy of the body with ``chunks`` written in. ``system``: after the instructions, which no conversation stores,
-    so that a later turn does not get outdated documents. ``user``: before the text of the last user message."""
+    """Return a copy of the body with ``chunks`` written into the prompt. With ``system``, they follow the instructions.
+    Conversations don't store instructions, so a later turn doesn't get outdated documents. With ``user``, they precede
+    the text of the last user message."""
     block = documents_block(chunks)
     if where == "system":
         given = body.get("instructions")
@@ -50,7 +53,7 @@ def _before(block: str, content: Any) -> Any:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Texts of a string, of items, or of content parts; tool results are texts as well."""
+    """Yield the texts in a string, in items, or in content parts. Tool results are texts too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

@@ -1,15 +1,13 @@
-"""Responses API requests. Beside ``documents`` and ``grounding``, tool results may be among the input items."""
+"""Responses API requests. Besides the fields ``documents`` and ``grounding``, the input items may contain tool
+results."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.protocols.documents.collection import Documents, Limits
-from app.protocols.documents.content_blocks import parts_of
-from app.protocols.documents.fields import inside, read_flag, refuse
-from app.protocols.documents.json_body import parse_json
-from app.protocols.documents.options import read_options
-from app.protocols.documents.request import ParsedRequest, read_model, wants_json, without
+from app.protocols.documents.document_extraction import Documents, Limits, parts_of
+from app.protocols.documents.json_body import inside, parse_json, read_flag, refuse
+from app.protocols.documents.parsed_request import ParsedRequest, read_model, read_options, wants_json, without
 from app.protocols.documents.tool_results import take_result
 from judges.types import Chunk
 
@@ -20,9 +18,9 @@ _TEXTS = ("input_text", "output_text", "text")
 
 
 def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedRequest:
-    """Read a Responses request with our extension. Raises InvalidRequestError."""
+    """Read a Responses request, which may contain the gateway's fields. Raises InvalidRequestError."""
     body = parse_json(raw)
-    documents = Documents(limits)
+    documents = Documents(limits, any_scale=True)
     documents.take_all(body.get("documents"))
     options = read_options(body.get("grounding"), headers)
     items = _items(body.get("input"))
@@ -30,8 +28,10 @@ def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Pa
     return ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
-        chunks=documents.chunks,
-        paths=documents.paths,
+        chunks=tuple(documents.chunks),
+        paths=tuple(documents.paths),
+        unscaled=documents.unscaled,
+        notes=documents.notes,
         documents=body.get("documents"),
         from_tools=partial(_tool_results, items, limits),
         query=options.query,
@@ -45,7 +45,8 @@ def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Pa
 
 
 def _items(value: Any) -> Sequence[Mapping[str, Any]]:
-    """The input items. A request may have none: a stored prompt or an earlier response may be enough."""
+    """Return the input items. A request may have no input, because a stored prompt or an earlier response may be
+    enough."""
     if value is None or isinstance(value, str):
         return ()
     if not isinstance(value, list):
@@ -57,7 +58,7 @@ def _items(value: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _tool_results(items: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
-    """The results of file searches and functions."""
+    """Return the results of file searches and functions."""
     documents = Documents(limits, prefix="tool")
     named: dict[Any, Any] = {}
     for index, item in enumerate(items):
@@ -73,14 +74,14 @@ def _tool_results(items: Sequence[Mapping[str, Any]], limits: Limits) -> Documen
 
 
 def take_search(documents: Documents, item: Mapping[str, Any], path: str) -> None:
-    """The passages of a file search, if ``item`` has them. Raises InvalidRequestError beyond the limits."""
+    """Add the passages of a file search, if ``item`` has any. Raises InvalidRequestError if they exceed the limits."""
     for result, where in parts_of(item.get("results"), f"{path}.results"):
         if (chunk := _found(result, documents.next_id)) is not None:
             documents.add(chunk, where)
 
 
 def _found(result: Mapping[str, Any], identifier: str) -> Chunk | None:
-    """A passage of a file search; None if its text was left out."""
+    """Parse a passage of a file search. Return None if its text was left out."""
     text, score, attributes = result.get("text"), result.get("score"), result.get("attributes")
     if not isinstance(text, str) or not text.strip():
         return None

@@ -1,4 +1,4 @@
-"""The text parts of a reply, identified however an upstream refers to them, and numbered as choices."""
+"""Finds the text parts of a reply by any identifier that an upstream uses, and numbers them as choices."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,12 +22,12 @@ _TOOLS = frozenset(
     {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
      "mcp_approval_request"}
 )  # fmt: skip
-"""Calls that the client is to carry out."""
+"""Calls that the client must carry out."""
 
 
 class TextParts:
-    """``parts`` are in order of arrival; ``unchecked`` names content of the reply that is not text. Methods return the
-    parts for the pipeline."""
+    """``parts`` is in order of arrival. ``unchecked`` names content of the reply that is not text. Methods return parts
+    for the pipeline."""
 
     def __init__(self) -> None:
         self.parts: list[TextPart] = []
@@ -35,7 +35,7 @@ class TextParts:
         self._finished = False
 
     def name(self, item: Mapping[str, Any]) -> None:
-        """Note what an output item has besides text."""
+        """Record the content of an output item other than text."""
         kind = str(item.get("type"))
         if kind not in _NO_CONTENT:
             self.unchecked.add("tool_calls" if kind in _TOOLS else kind)
@@ -44,19 +44,20 @@ class TextParts:
             self.unchecked.update(str(part["type"]) for part in parts)
 
     def find(self, place: Place, item_id: Any) -> TextPart | None:
-        """The text part of the named item, whatever index the upstream gives that item; otherwise the one at
-        ``place``."""
+        """Return the text part of the item with this id, whatever its index is. If there is none, return the part at
+        ``place``.
+        """
         for part in self.parts:
             if item_id and part.item_id == item_id and part.place[1] == place[1]:
                 return part
         return next((part for part in self.parts if part.place == place), None)
 
     def about(self, event: Event) -> TextPart | None:
-        """The text part that an event is about, if it exists."""
+        """Return the text part that an event refers to, if it exists."""
         return self.find(place_of(event), event.get("item_id"))
 
     def at(self, place: Place, item_id: Any) -> TextPart:
-        """Like ``find``, but a new part if it does not exist."""
+        """Like ``find``, but add a new part if it does not exist."""
         part = self.find(place, item_id)
         if part is None:
             part = TextPart(choice=len(self.parts), place=place, item_id=str(item_id or f"msg_{place[0]}"))
@@ -64,11 +65,11 @@ class TextParts:
         return part
 
     def of(self, event: Event) -> TextPart:
-        """The text part that an event is about."""
+        """Return the text part that an event refers to."""
         return self.at(place_of(event), event.get("item_id"))
 
     def add(self, event: Event, text: Any) -> Iterator[ReplyPart]:
-        """A piece of text. Text after the end can no longer be judged, so it is left out."""
+        """Add a piece of text. Text after the end of a part is left out, because it can no longer be judged."""
         if not isinstance(text, str) or not text:
             return
         part = self.of(event)
@@ -77,7 +78,7 @@ class TextParts:
             yield TextDelta(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
 
     def reach(self, part: TextPart, text: str, event: Event) -> Iterator[ReplyPart]:
-        """The part of ``text``, all of the part so far, that did not come before."""
+        """Yield the new part of ``text``, which is the complete text so far."""
         received = part.text
         if not part.closed and len(text) > len(received) and text.startswith(received):
             rest = text[len(received) :]
@@ -85,13 +86,15 @@ class TextParts:
             yield TextDelta(choice=part.choice, text=rest, frame=Frame(json=event))
 
     def cite(self, part: TextPart, annotations: Any) -> Iterator[UpstreamCitation]:
-        """The citations of a part that were not reported before: whole objects repeat those of their events."""
+        """Yield the citations of a part that were not reported before. Complete objects repeat the citations of earlier
+        events.
+        """
         new = [one for _, one in objects_in(annotations) if not part.closed and one not in part.annotations]
         part.annotations += new
         yield from cited_in(new, part.choice)
 
     def end(self, part: TextPart, text: str, event: Event, reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
-        """The end of a part, whose whole text is ``text``. ``cut``: it stops in mid-sentence."""
+        """End a part whose complete text is ``text``. ``cut`` means that it stops in mid-sentence."""
         if part.closed:
             return
         yield from self.reach(part, text, event)
@@ -102,7 +105,7 @@ class TextParts:
     def end_item(
         self, index: int, item: Mapping[str, Any], event: Event, reason: str, *, cut: bool = False
     ) -> Iterator[ReplyPart]:
-        """The end of every text part of an output item."""
+        """End every text part of an output item."""
         if item.get("type") == "message":
             for place, content in objects_in(item.get("content")):
                 if is_text(content):
@@ -111,7 +114,7 @@ class TextParts:
                     yield from self.end(part, text_of(content), event, reason, cut=cut)
 
     def end_all(self, response: Mapping[str, Any], reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
-        """The end of the reply, as a whole ``response``. A response without text ends as well."""
+        """End the reply with the whole ``response``. A response without text ends too."""
         for index, item in objects_in(object_of(response).get("output")):
             yield from self.end_item(index, item, {}, reason, cut=cut)
         for part in self.parts:
@@ -123,7 +126,9 @@ class TextParts:
             yield ChoiceFinish(choice=0, reason=reason, frame=Frame(json={}), final=True)
 
     def _marks(self, choice: int) -> Iterator[Passthrough]:
-        """Names of unchecked content. Reported only here: a choice opened earlier would miss evidence still to come."""
+        """Report the names of unchecked content. This happens only here, because a choice opened earlier would miss
+        evidence that arrives later.
+        """
         return (Passthrough(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
 
 

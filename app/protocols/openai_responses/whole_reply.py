@@ -1,4 +1,4 @@
-"""A whole response as the events of a stream."""
+"""Converts a whole response to the events of a stream."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _LAST = {"failed": FAILED, "incomplete": INCOMPLETE}
 
 
 def events_of(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The events of ``response``, numbered."""
+    """Yield the numbered events of ``response``."""
     if response.get("error") and not isinstance(response.get("output"), list):
         yield dict(response)
         return

@@ -1,1 +1,1 @@
-"""Checks of a whole reply at its end, and checks that run beside it."""
+"""Checks that run at the end of a reply, and checks that run while it is delivered."""

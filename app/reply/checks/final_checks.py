@@ -1,4 +1,4 @@
-"""Checks of the whole reply that take time. They run at its end, all at once, before the policies decide."""
+"""Slow checks of the whole reply. They run concurrently at the end of the reply, before the policies decide."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -7,9 +7,10 @@ from typing import Any
 
 import structlog
 
+from judges.call_recording import Recorder, recording
 from judges.types import Chunk, Claim, ClaimVerdict
 from judges.verdicts.citation_support import CitationChecker
-from policies.engine import GroundingSettings
+from policies.policy_selection import ReplySettings
 from policies.types import Citation
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -17,31 +18,36 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeReply:
-    """The reply of a choice: its text as the client gets it, and the claims judged in it.
+    """The whole reply of a choice: the text that the client receives, and the claims judged in it.
 
-    ``chunks`` are the documents kept; ``settings`` say what the policies in scope check. ``earlier`` are claims of
-    earlier replies of the run, the latest last. ``citations`` are those of the text, and ``citation_checker`` judges
-    claims against the documents they cite, if a judge can.
+    ``chunks`` contains the kept documents. ``settings`` contains the combined settings of the policies in scope.
+    ``earlier`` contains the claims of earlier replies in the run, oldest first. ``citations`` contains the citations in
+    the text. If a judge can compare claims with the documents that they cite, ``citation_checker`` creates it.
+    ``question`` is the user's question. ``record`` is called with each call to a paid judge.
     """
 
     text: str
     claims: Sequence[ClaimVerdict]
     chunks: Sequence[Chunk]
-    settings: GroundingSettings
+    settings: ReplySettings
     earlier: Sequence[Claim] = ()
     citations: Sequence[Citation] = ()
-    citation_checker: CitationChecker | None = None
+    citation_checker: Callable[[], CitationChecker | None] | None = None
+    record: Recorder | None = None
+    question: str = ""
 
 
 FinalCheck = Callable[[WholeReply], Awaitable[Mapping[str, Any]]]
-"""Returns fields of ``policies.types.PolicyInputs``; none if no policy needs them. Keeps its own deadline."""
+"""Returns fields of ``policies.types.PolicyInputs``. The result is empty if no policy needs them. A check must enforce
+its own deadline."""
 
 
 async def run_final_checks(final_checks: Sequence[FinalCheck], reply: WholeReply) -> dict[str, Any]:
-    """The combined findings of ``final_checks``. A check that fails is logged and finds nothing: it must not fail the
-    request."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_ask(check, reply)) for check in final_checks]
+    """Return the combined findings of ``final_checks``. If a check fails, the error is logged and the check finds
+    nothing. The request must not fail because of it."""
+    with recording(*(() if reply.record is None else (reply.record,))):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_ask(check, reply)) for check in final_checks]
     return {name: value for task in tasks for name, value in task.result().items()}
 
 

@@ -1,5 +1,6 @@
-"""Final checks of a reply's own statements: do they contradict each other, and do the documents they cite support
-them?"""
+"""Final checks of the statements in a reply. They check whether statements contradict each other, are supported by the
+documents that they cite, and answer the question.
+"""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -8,19 +9,22 @@ from typing import Any
 import structlog
 
 from app.reply.checks.final_checks import FinalCheck, WholeReply
+from judges.answer_relevance import answer_relevance, answered_parts
 from judges.checker import GroundingChecker
+from judges.concurrency import MAX_INLINE_CHARS, run
 from judges.protocols import JudgeError
 from judges.types import ClaimVerdict, Consistency, Label
 
 _log = structlog.stdlib.get_logger(__name__)
 
 _MOST_CITED = 32
-"""The most claims that are compared with the documents they cite."""
+"""The maximum number of claims that are compared with the documents that they cite."""
 
 
 def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
-    """Compares the claims of a reply with each other, and with those of earlier replies of its run, if a policy wants
-    that."""
+    """If a policy requires it, compares the claims of a reply with each other and with the claims of earlier replies in
+    the run.
+    """
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         if not reply.settings.consistency_check or not reply.text.strip():
@@ -33,19 +37,41 @@ def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
     return ask
 
 
+def answering() -> FinalCheck:
+    """If a policy requires it, compares the reply with the question."""
+
+    async def ask(reply: WholeReply) -> Mapping[str, Any]:
+        settings = reply.settings
+        if not (settings.answer_relevance or settings.question_parts) or not reply.question:
+            return {}
+        found: dict[str, Any] = {}
+        short = len(reply.text) <= MAX_INLINE_CHARS
+        if settings.answer_relevance:
+            found["answer_relevance"] = await run(short, answer_relevance, reply.question, reply.claims)
+        if settings.question_parts:
+            found["question_parts"] = await run(False, answered_parts, reply.question, reply.claims, reply.chunks)
+        return found
+
+    return ask
+
+
 def cited_support(*, timeout_s: float) -> FinalCheck:
-    """Judges whether the documents that a sentence cites support it, if a policy requires valid citations and the
-    evidence of its claims does not show it. Whatever the deadline leaves open stays open."""
+    """Judges whether the documents that a sentence cites support it. This happens if a policy requires valid citations
+    and the evidence for the claims doesn't already show the support. Claims that are not judged before the deadline
+    stay undecided."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         if reply.citation_checker is None or not reply.settings.valid_citations:
+            return {}
+        checker = reply.citation_checker()
+        if checker is None:
             return {}
         asked = [asked for asked, _ in zip(_open(reply), range(_MOST_CITED), strict=False)]
         support: dict[tuple[Any, int], float] = {}
         try:
             async with asyncio.timeout(timeout_s):
                 for claim, documents in asked:
-                    found = await reply.citation_checker.support(claim.claim, documents)
+                    found = await checker.support(claim.claim, documents)
                     support |= {(claim.claim.span, document): score for document, score in found.items()}
         except (TimeoutError, JudgeError) as error:
             _log.warning("citations_not_read", error=str(error) or "timeout")
@@ -55,8 +81,8 @@ def cited_support(*, timeout_s: float) -> FinalCheck:
 
 
 def _open(reply: WholeReply) -> Iterator[tuple[ClaimVerdict, list[int]]]:
-    """The claims that cite a document not known to support them, with all documents that they cite."""
-    least = reply.settings.thresholds.entailment
+    """Return the claims that cite a document that isn't known to support them, with all documents that they cite."""
+    least = reply.settings.judging.thresholds.entailment
     cited: dict[int, list[int]] = {}
     for citation in reply.citations:
         if citation.document_index is not None and citation.sentence_index is not None and not citation.reported:

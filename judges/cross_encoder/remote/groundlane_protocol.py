@@ -1,18 +1,22 @@
-"""Both sides of Groundlane's own protocol for a remote judge. This module does no I/O.
+"""Implements both sides of Groundlane's own protocol for remote judges. This module does no I/O.
 
 ``POST /judge`` takes pairs and returns three probabilities for each; ``GET /info`` describes the judge, and ``GET
-/tokenizer`` returns the tokenizer it counts by. A judge that fuses receives the windows of a claim separately and
-scores each of them, as it does in process, so that verdicts are the same wherever it runs.
+/tokenizer`` returns the tokenizer that it counts tokens with. A judge that fuses windows receives the windows for a
+claim separately and scores each of them, as it does in process, so verdicts are the same wherever it runs. A cascade
+reports which of its judges gave a score, and a judge that calls a service reports the cost of the calls.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
+import msgspec
+
 from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, list_of, number, objects, positive_integer
-from judges.protocols import JudgeError, PairScorer
-from judges.types import EvidenceWindows, Probabilities
+from judges.llm_types import LlmCall
+from judges.protocols import JudgeError, JudgeUnavailableError, PairScorer
+from judges.types import EvidenceWindows, Probabilities, UnsupportedSpan, Windowing
 
 PROTOCOL: Final = "groundlane-judge/1"
 
@@ -35,6 +39,10 @@ class GroundlaneProtocol:
     languages: frozenset[str] | None = None
     fuses: bool = False
     tokenizer: str | None = None
+    threshold: float | None = None
+    stage_thresholds: tuple[float | None, ...] = ()
+    paid: bool = False
+    windowing: Windowing | None = None
 
     def request_body(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return {"pairs": [{"evidence": self._evidence(evidence), "claim": claim} for evidence, claim in pairs]}
@@ -48,12 +56,36 @@ class GroundlaneProtocol:
 
     def _parse_row(self, row: Mapping[str, Any], evidence: str) -> Probabilities:
         if not self.fuses or not isinstance(evidence, EvidenceWindows) or len(evidence.parts) < 2:
-            return _probabilities(row)
+            return self._probabilities(row)
         parts = objects(list_of(row.get("parts"), len(evidence.parts)))
-        return _probabilities(row, tuple(map(_probabilities, parts)))
+        return self._probabilities(row, tuple(map(self._probabilities, parts)))
+
+    def _probabilities(self, row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()) -> Probabilities:
+        found = [number(row.get(name)) for name in _NAMES]
+        if min(found) < 0.0 or abs(sum(found) - 1.0) > SUM_TOLERANCE:
+            raise JudgeError("the probabilities of a pair do not sum to 1")
+        stage = row.get("stage", 0)
+        if not isinstance(stage, int) or not 0 <= stage < max(1, len(self.stage_thresholds)):
+            raise JudgeError("the stage of a score must be the position of a judge in the cascade")
+        return Probabilities(
+            *found,
+            parts=parts,
+            spans=_spans(row.get("spans", ())),
+            stage=stage,
+            provisional=row.get("provisional") is True,
+        )
+
+    def calls(self, answer: Any) -> list[LlmCall]:
+        """Return the calls to services that the judge made for ``answer``. Raises JudgeError if they can't be
+        parsed."""
+        rows = answer.get("calls") if isinstance(answer, dict) else None
+        try:
+            return [] if rows is None else msgspec.convert(rows, list[LlmCall])
+        except msgspec.ValidationError:
+            raise JudgeError("the calls to services do not have the documented form") from None
 
     def model_changed(self, answer: Any) -> bool:
-        """Whether ``answer`` comes from a different model."""
+        """Return whether ``answer`` comes from a different model."""
         model = answer.get("model") if isinstance(answer, dict) else None
         return model is not None and str(model) != self.model
 
@@ -68,13 +100,41 @@ def groundlane_protocol(info: Mapping[str, Any]) -> GroundlaneProtocol:
         languages=frozenset(map(str, languages)) if isinstance(languages, list) else None,
         fuses=info.get("fuses") is True,
         tokenizer=tokenizer if isinstance(tokenizer, str) else None,
+        threshold=_threshold(info.get("threshold")),
+        stage_thresholds=_stage_thresholds(info.get("stage_thresholds")),
+        paid=info.get("paid") is True,
+        windowing=_windowing(info.get("windows")),
     )
 
 
-def affinity(pairs: Sequence[Pair]) -> str:
-    """Compute a key that routes pairs with the same windows of evidence to the same replica, which has them cached.
+def _threshold(value: Any) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or not 0.0 < value < 1.0:
+        raise JudgeUnavailableError(f"/info: threshold: expected a number between 0 and 1, not {value!r}")
+    return float(value)
 
-    It is the smallest hash of all windows, so that claims that share most windows usually have the same key.
+
+def _stage_thresholds(value: Any) -> tuple[float | None, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise JudgeUnavailableError("/info: stage_thresholds: expected a list")
+    return tuple(map(_threshold, value))
+
+
+def _windowing(value: Any) -> Windowing | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise JudgeUnavailableError("/info: windows: expected an object")
+    tokens, sentences = positive_integer(value, "tokens"), positive_integer(value, "sentences")
+    return Windowing(tokens=tokens, sentences=sentences)
+
+
+def affinity(pairs: Sequence[Pair]) -> str:
+    """Compute a key that routes pairs with the same evidence windows to the same replica, which has them cached. The
+    key is the smallest hash of all windows, so claims that share most windows usually have the same key.
     """
     return min((_digest(part) for evidence, _ in pairs for part in _parts(evidence)), default="")
 
@@ -87,11 +147,16 @@ def _parts(evidence: str) -> Sequence[str]:
     return evidence.parts if isinstance(evidence, EvidenceWindows) else (evidence,)
 
 
-def _probabilities(row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()) -> Probabilities:
-    found = [number(row.get(name)) for name in _NAMES]
-    if min(found) < 0.0 or abs(sum(found) - 1.0) > SUM_TOLERANCE:
-        raise JudgeError("the probabilities of a pair do not sum to 1")
-    return Probabilities(*found, parts=parts)
+def _spans(rows: Any) -> tuple[UnsupportedSpan, ...]:
+    if not rows:
+        return ()
+    found = []
+    for row in objects(rows):
+        start, end = row.get("start"), row.get("end")
+        if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end:
+            raise JudgeError("a span must have integers as start and end, with 0 <= start < end")
+        found.append(UnsupportedSpan(start, end, number(row.get("score"))))
+    return tuple(found)
 
 
 # The judge's side
@@ -103,11 +168,19 @@ def info_response(
     """Build the response to ``GET /info``.
 
     Args:
-        scorer: the judge, loaded.
+        scorer: the loaded judge.
         batch: maximum number of pairs per request.
-        languages: the languages that the model knows; None for all.
+        languages: the languages that the model supports; None means all.
         tokenizer: the SHA-256 of the tokenizer that it counts tokens with.
     """
+    threshold: float | None = getattr(scorer, "threshold", None)
+    windowing: Windowing | None = getattr(scorer, "windowing", None)
+    optional = {
+        "threshold": threshold,
+        "stage_thresholds": list(getattr(scorer, "stage_thresholds", ())) or None,
+        "paid": getattr(scorer, "paid", False) or None,
+        "windows": windowing and {"tokens": windowing.tokens, "sentences": windowing.sentences},
+    }
     return {
         "protocol": PROTOCOL,
         "model": scorer.name,
@@ -116,11 +189,12 @@ def info_response(
         "languages": None if languages is None else sorted(languages),
         "fuses": bool(getattr(scorer, "fuses", False)),
         "tokenizer": tokenizer,
-    }
+    } | {name: value for name, value in optional.items() if value is not None}
 
 
 def parse_judge_request(body: Any, *, batch: int) -> list[Pair]:
-    """Parse the pairs in the body of ``POST /judge``. Raises ValueError, which names the field, for an invalid body."""
+    """Parse the pairs in the body of ``POST /judge``. If the body is invalid, raises a ValueError that names the
+    field."""
     rows = body.get("pairs") if isinstance(body, dict) else None
     if not isinstance(rows, list):
         raise ValueError("pairs: expected a list")
@@ -142,11 +216,21 @@ def _pair(row: Any, where: str) -> Pair:
     return EvidenceWindows(evidence), row["claim"]
 
 
-def judge_response(scores: Sequence[Probabilities], model: str) -> dict[str, Any]:
-    """Build the response to ``POST /judge``."""
-    return {"scores": [_row(score) for score in scores], "model": model}
+def judge_response(scores: Sequence[Probabilities], model: str, calls: Sequence[LlmCall] = ()) -> dict[str, Any]:
+    """Build the response to ``POST /judge``. ``calls`` are the calls to services that the judge made for these
+    scores."""
+    response = {"scores": [_row(score) for score in scores], "model": model}
+    return response | {"calls": [asdict(call) for call in calls]} if calls else response
 
 
 def _row(score: Probabilities) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(score, name) for name in _NAMES}
-    return row | ({"parts": [_row(part) for part in score.parts]} if score.parts else {})
+    if score.stage:
+        row["stage"] = score.stage
+    if score.provisional:
+        row["provisional"] = True
+    if score.parts:
+        row["parts"] = [_row(part) for part in score.parts]
+    if score.spans:
+        row["spans"] = [{"start": span.start, "end": span.end, "score": span.score} for span in score.spans]
+    return row

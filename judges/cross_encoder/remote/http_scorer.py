@@ -2,19 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import httpx
 
+from judges.call_recording import record_call
 from judges.cross_encoder.judge_spec import split_list
 from judges.cross_encoder.remote.groundlane_protocol import GroundlaneProtocol, affinity
 from judges.cross_encoder.remote.json_client import JsonClient
 from judges.cross_encoder.remote.protocol_detection import KINDS, JudgeEndpoint, connect
 from judges.cross_encoder.remote.server_protocols import JudgeServerProtocol, check_template
 from judges.cross_encoder.remote.token_estimate import open_counter, read_counter
+from judges.llm_types import LlmCall
 from judges.protocols import JudgeError, JudgeUnavailableError
-from judges.types import EvidenceWindows, Probabilities
+from judges.types import EvidenceWindows, Probabilities, Windowing
 
 log = logging.getLogger(__name__)
 
@@ -26,28 +28,30 @@ _AFFINITY_HEADER = "X-Session-Id"
 
 
 class HttpScorer:
-    """Scores pairs with the server at ``url``, in requests with as many pairs as it accepts.
+    """Scores pairs with the server at ``url``. Each request contains as many pairs as the server accepts.
 
     ``url`` may name the kind of server (``tei+https://...``, ``vllm+...``, ``groundlane+...``) or end in a path that
     implies it (``/predict``, ``/classify``, ``/score``, ``/judge``); otherwise ``start`` detects it. The values of
     ``options`` are strings:
 
-    - ``model``: vLLM's name of the model; default the first one that it serves.
-    - ``template``: required for vLLM's ``/classify``, which takes one text; for instance ``{evidence}[SEP]{claim}``.
-    - ``labels``: the meaning of the probabilities of ``/classify``, in order; default detected from examples.
-    - ``max_tokens``: the most tokens of evidence and claim together, if the server does not report it.
-    - ``tokenizer``: path of the model's ``tokenizer.json``, to count tokens exactly; default the server's, or else a
-      conservative estimate.
-    - ``languages``: codes of the languages that the model knows; default all.
-    - ``concurrency``: overrides the argument of that name.
+    - ``model``: the name of the model in vLLM. Defaults to the first one that it serves.
+    - ``template``: required for vLLM's ``/classify``, which takes one string. Example: ``{evidence}[SEP]{claim}``.
+    - ``labels``: the labels of the probabilities from ``/classify``, in order. Detected from examples by default.
+    - ``max_tokens``: maximum number of tokens in evidence and claim together; needed if the server does not report it.
+    - ``tokenizer``: path of the model's ``tokenizer.json``, for counting tokens exactly. Defaults to the server's
+      tokenizer, or to a conservative estimate if it has none.
+    - ``languages``: codes of the languages that the model supports. Defaults to all.
+    - ``concurrency``: overrides the argument ``concurrency``.
 
     Args:
-        url: of the server. Raises ValueError for an invalid URL or option.
+        url: the server's URL. Raises ValueError for an invalid URL or option.
         options: see above.
-        api_key: is sent as a bearer token.
-        timeout_s: seconds for each request, including retries of temporary failures. After retries have failed, later
-            requests are not retried until one succeeds.
-        concurrency: requests at the same time.
+        api_key: sent as a bearer token.
+        timeout_s: time limit for each request, including retries after temporary failures. Once retries have failed,
+            later requests are not retried until one succeeds.
+        concurrency: maximum number of concurrent requests.
+        observe: called with every service call that the judge reports, as are the recorders of
+            ``judges.call_recording``.
         transport: replaces the network in tests.
     """
 
@@ -59,6 +63,7 @@ class HttpScorer:
         api_key: str | None = None,
         timeout_s: float = 30.0,
         concurrency: int = 8,
+        observe: Callable[[LlmCall], None] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         options = options or {}
@@ -66,9 +71,10 @@ class HttpScorer:
         self._tokenizer_path = options.get("tokenizer")
         self._api_key = api_key
         self._timeout_s = timeout_s
+        self._observe = observe
         self._transport = transport
         self.concurrency = _integer(options, "concurrency", 1, _MAX_CONCURRENCY) or concurrency
-        """Requests at the same time."""
+        """Maximum number of concurrent requests."""
         self._slots = asyncio.Semaphore(self.concurrency)
         self._start_lock = asyncio.Lock()
         self._client: JsonClient | None = None
@@ -77,7 +83,7 @@ class HttpScorer:
         self._tokenizer_digest: str | None = None
         self._closed = False
         self.pairs_cut = 0
-        """Pairs that by our count exceed the model's limit, so that the server truncated them."""
+        """Number of pairs that exceed the model's limit by our count, so that the server truncated them."""
 
     @property
     def name(self) -> str:
@@ -90,13 +96,36 @@ class HttpScorer:
 
     @property
     def languages(self) -> frozenset[str] | None:
-        """Codes of the languages that the model knows; None for all, or if unknown."""
+        """Codes of the languages that the model supports; None means all, or unknown."""
         return self._target.languages or (self._server.languages if self._server else None)
 
     @property
     def fuses(self) -> bool:
-        """Whether it judges a claim against several windows for little more than the cost of one."""
+        """Whether judging a claim against several windows costs little more than one window."""
         return self._server is not None and self._server.fuses
+
+    @property
+    def threshold(self) -> float | None:
+        """The P(entailed) at which the model's authors call a claim supported, if the server is a Groundlane judge
+        server that reports it.
+        """
+        return self._server.threshold if isinstance(self._server, GroundlaneProtocol) else None
+
+    @property
+    def stage_thresholds(self) -> tuple[float | None, ...]:
+        """The thresholds of a cascade's judges, if the server is a Groundlane judge server with a cascade; otherwise
+        empty."""
+        return self._server.stage_thresholds if isinstance(self._server, GroundlaneProtocol) else ()
+
+    @property
+    def paid(self) -> bool:
+        """Whether the server reports the costs of calls to services."""
+        return isinstance(self._server, GroundlaneProtocol) and self._server.paid
+
+    @property
+    def windowing(self) -> Windowing | None:
+        """How evidence is cut for the model, if the server is a Groundlane judge server that reports it."""
+        return self._server.windowing if isinstance(self._server, GroundlaneProtocol) else None
 
     def count_tokens(self, text: str) -> int:
         return sum(map(self._count, text.parts)) if isinstance(text, EvidenceWindows) else self._count(text)
@@ -104,8 +133,8 @@ class HttpScorer:
     async def start(self) -> None:
         """Connect, and detect the server's protocol. Idempotent.
 
-        Raises JudgeUnreachableError if it does not answer, which may be temporary, and JudgeUnavailableError if it
-        cannot be used.
+        Raises JudgeUnreachableError if the server does not answer (which may be temporary) and JudgeUnavailableError if
+        it cannot be used.
         """
         async with self._start_lock:
             if self._closed:
@@ -138,7 +167,7 @@ class HttpScorer:
         self._server = server
 
     async def aclose(self) -> None:
-        """Close the connections. It cannot be started again."""
+        """Close the connections. The scorer cannot be started again."""
         self._closed = True
         self._server = None
         if self._client is not None:
@@ -165,14 +194,22 @@ class HttpScorer:
             )
         try:
             scores = server.parse(answer, pairs)
+            if isinstance(server, GroundlaneProtocol):
+                self._report(server.calls(answer))
         except JudgeError as error:
             raise JudgeError(f"{self.name}: {error}") from error
         if isinstance(server, GroundlaneProtocol) and server.model_changed(answer):
             await self._reconnect(client, server)
         return scores
 
+    def _report(self, calls: Iterable[LlmCall]) -> None:
+        for call in calls:
+            record_call(call)
+            if self._observe is not None:
+                self._observe(call)
+
     async def _reconnect(self, client: JsonClient, known: JudgeServerProtocol) -> None:
-        """The server has changed its model: use the new one from now on."""
+        """The server has changed its model: use the new model from now on."""
         async with self._start_lock:
             if self._server is not known:
                 return
@@ -193,7 +230,8 @@ class HttpScorer:
             log.warning("%d of %d pairs may exceed the %d tokens of %s", long, len(pairs), server.max_tokens, self.name)
 
     def _longest(self, evidence: str) -> int:
-        """The tokens of the longest text that the model reads: a model that fuses reads each window separately."""
+        """Return the number of tokens in the longest text that the model reads. A model that fuses windows reads each
+        window separately."""
         parts = evidence.parts if self.fuses and isinstance(evidence, EvidenceWindows) else (evidence,)
         return max(map(self._count, parts))
 

@@ -1,4 +1,4 @@
-"""A client for JSON over HTTP that raises the errors of judges."""
+"""An HTTP client for JSON that raises the judges' exceptions."""
 
 import asyncio
 import json
@@ -17,11 +17,12 @@ _FIRST_BACKOFF_S = 0.05
 """Pause before the first retry; it doubles each time."""
 _MAX_BACKOFF_S = 1.0
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-"""The connection was lost, possibly because the server closed it while it was idle: worth one retry."""
+"""Errors for a lost connection. They are worth one retry, because the server may have closed the connection while it
+was idle."""
 
 
 class StatusError(JudgeError):
-    """The server answered with ``status``, an error without a more specific exception."""
+    """The server answered with the error ``status``, for which there is no more specific exception."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -29,16 +30,16 @@ class StatusError(JudgeError):
 
 
 class JsonClient:
-    """A connection pool to one server. Redirects are not followed, and proxies of the environment are not used.
+    """A connection pool to one server. Redirects are not followed, and proxies set in the environment are not used.
 
-    ``post`` can retry for as long as the caller allows, for instance while a replica is replaced. After retries have
+    ``post`` can retry for as long as the caller allows, for instance while a replica is replaced. Once retries have
     failed, later requests are not retried until one succeeds, so that only one caller waits for a server that is down.
 
     Args:
         base: the server's base URL.
-        api_key: is sent as a bearer token, and never part of a message.
-        timeout_s: seconds for each wait for the server.
-        connections: the most connections.
+        api_key: sent as a bearer token. It never appears in a message.
+        timeout_s: time limit for each wait on the server.
+        connections: maximum number of connections.
         transport: replaces the network in tests.
     """
 
@@ -68,17 +69,17 @@ class JsonClient:
         await self._client.aclose()
 
     async def get(self, path: str) -> Any:
-        """The JSON body of a successful response. Raises the errors of ``post``."""
+        """Return the JSON body of a successful response. Raises the errors of ``post``."""
         return _parse(await self._send("GET", path), path)
 
     async def get_file(self, path: str) -> bytes:
-        """The raw body of a successful response, up to 64 MiB. Raises the errors of ``post``."""
+        """Return the raw body of a successful response, up to 64 MiB. Raises the errors of ``post``."""
         return await self._send("GET", path, max_bytes=_MAX_FILE_BYTES)
 
     async def post(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, retry_s: float = 0.0
     ) -> Any:
-        """The JSON body of a successful response. Temporary failures are retried for up to ``retry_s`` seconds.
+        """Return the JSON body of a successful response. Temporary failures are retried for up to ``retry_s`` seconds.
 
         Raises JudgeUnreachableError if there is no response in time or the server is not ready, JudgeOverloadedError
         for 429, JudgeUnavailableError if the key is rejected, StatusError for any other status, and JudgeError for a

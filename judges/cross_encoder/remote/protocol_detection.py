@@ -35,13 +35,13 @@ _EXAMPLES = (
     ("All trains to the coast are cancelled today.", "Trains to the coast run as usual today."),
     ("All trains to the coast are cancelled today.", "The driver of the bus is called Martin."),
 )
-"""Entailed, contradicted and unrelated claims, in turn. The server's responses to them show how to interpret its
-responses."""
+"""An entailed, a contradicted and an unrelated claim, in turn. A server's responses to them show how to interpret its
+scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeEndpoint:
-    """The address of a judge server, and what is known about it in advance. An empty ``kind`` or ``path`` will be
+    """The address of a judge server, and the properties that the user has configured. An empty ``kind`` or ``path`` is
     detected."""
 
     base: str
@@ -107,8 +107,8 @@ def _served(models: Any, wanted: str | None) -> tuple[str, int | None]:
 
 
 async def _classifies(client: JsonClient, model: str) -> bool:
-    """Whether the model has several classes. A model with one class is asked for scores instead. An embedding model,
-    which has no classes, would return a score too, but only a similarity that says nothing about entailment."""
+    """Return whether the model has several classes. A model with one class is asked for scores instead. An embedding
+    model has no classes. It would return a score too, but only a similarity, which says nothing about entailment."""
     try:
         answer = await client.post("/classify", {"model": model, "input": ["a"]})
     except StatusError as error:
@@ -117,8 +117,8 @@ async def _classifies(client: JsonClient, model: str) -> bool:
 
 
 async def _score(client: JsonClient, model: str, max_tokens: int) -> VllmScoreProtocol:
-    """Build the protocol for ``/score``. A model whose config has no activation returns logits, which only the range of
-    its scores reveals."""
+    """Build the protocol for ``/score``. A model whose config has no activation returns logits. Only the range of its
+    scores reveals this."""
     asked = VllmScoreProtocol(model=model, max_tokens=max_tokens)
     scores = asked.scores(await client.post(asked.path, asked.request_body(_EXAMPLES)), len(_EXAMPLES))
     return VllmScoreProtocol(
@@ -129,7 +129,7 @@ async def _score(client: JsonClient, model: str, max_tokens: int) -> VllmScorePr
 async def _classify(client: JsonClient, target: JudgeEndpoint, model: str, max_tokens: int) -> VllmClassifyProtocol:
     if target.template is None:
         raise JudgeUnavailableError(
-            "vLLM's /classify takes one text: set how evidence and claim are joined, "
+            "vLLM's /classify takes a single string: set how evidence and claim are joined, "
             "e.g. ?template={evidence}[SEP]{claim}"
         )
     answer = await client.post("/classify", classify_body(model, target.template, _EXAMPLES))
@@ -140,7 +140,7 @@ async def _classify(client: JsonClient, target: JudgeEndpoint, model: str, max_t
     if names is None or (seen.size > 2 and labels.contradicted is None):
         known = ", ".join(f"{place}: {name}" for place, name in sorted(seen.names.items()))
         raise JudgeUnavailableError(
-            f"cannot tell the order of {seen.size} labels from examples ({known}); set it: ?labels=..."
+            f"cannot detect the order of {seen.size} labels from examples ({known}); set it: ?labels=..."
         )
     return VllmClassifyProtocol(
         model=model,

@@ -1,4 +1,4 @@
-"""The protocols of judge servers: builds requests and parses responses. This module does no I/O.
+"""Builds the requests and parses the responses of judge servers. This module does no I/O.
 
 Groundlane's own protocol is in ``groundlane_protocol``.
 """
@@ -68,7 +68,7 @@ class JudgeServerProtocol(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextEmbeddingsInferenceProtocol:
-    """Text Embeddings Inference, ``POST /predict``: all labels by name with their logits, highest first."""
+    """Text Embeddings Inference, ``POST /predict``: returns all label names with their logits, highest first."""
 
     model: str
     names: tuple[str, ...]
@@ -121,7 +121,8 @@ def text_embeddings_inference(info: Mapping[str, Any]) -> TextEmbeddingsInferenc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmScoreProtocol:
-    """vLLM, ``POST /score``: one number for each pair. ``is_logit``: the server does not apply a sigmoid to it."""
+    """vLLM, ``POST /score``: returns one number per pair. ``is_logit`` means that the server does not apply a sigmoid
+    to it."""
 
     model: str
     max_tokens: int
@@ -155,8 +156,9 @@ class VllmScoreProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmClassifyProtocol:
-    """vLLM, ``POST /classify``: the probabilities of one text, and the name of the highest. ``template`` turns a pair
-    into one text; ``names`` are the labels in the order of the probabilities, which each answer must match."""
+    """vLLM, ``POST /classify``: returns the probabilities for one text, and the name of the most probable label.
+    ``template`` turns a pair into one text; ``names`` are the labels in the order of the probabilities, which each
+    answer must match."""
 
     model: str
     template: str
@@ -175,7 +177,7 @@ class VllmClassifyProtocol:
         rows = classified(answer, len(pairs))
         for row in rows:
             if len(row.probabilities) != len(self.names) or not _is(row.label, self.names[row.highest]):
-                raise JudgeError(f"{self.model} returned its labels in another order than {', '.join(self.names)}")
+                raise JudgeError(f"{self.model} returned its labels in a different order from {', '.join(self.names)}")
         return [self._probabilities(row.probabilities) for row in rows]
 
     def _probabilities(self, row: Sequence[float]) -> Probabilities:
@@ -232,7 +234,7 @@ def classified(answer: Any, count: int) -> list[Classified]:
 
 @dataclass(slots=True)
 class LabelsSeen:
-    """Learns the name of each probability from responses that name only the highest one."""
+    """Learns the label of each probability from responses that name only the most probable label."""
 
     names: dict[int, str] = field(default_factory=dict)
     size: int = 0

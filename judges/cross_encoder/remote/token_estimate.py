@@ -1,4 +1,4 @@
-"""Counts a text's tokens for a remote model, exactly if its tokenizer is available, otherwise by an estimate."""
+"""Counts tokens for a remote model: exactly if its tokenizer is available, otherwise approximately."""
 
 import hashlib
 import re
@@ -16,7 +16,8 @@ _PIECE = re.compile(
     r"|(?P<letters>[^\W\d_A-Za-z]+)|(?P<mark>\S)"
 )
 _CHARACTERS_PER_TOKEN = {"word": 4, "number": 2, "unspaced": 1, "letters": 2, "mark": 1}
-"""Lower than the average of common tokenizers, so that a text that is estimated to fit does fit."""
+"""Assumed number of characters per token. It is lower than the average for common tokenizers, so that a text fits if
+its estimate fits."""
 
 
 def estimate_tokens(text: str) -> int:

@@ -1,7 +1,7 @@
 """Extracts quantities, dates and identifiers from text, and compares those of a claim with those of its evidence.
 
-The written form does not matter: "2.1 billion" equals "$2.1B" except for the currency, "14 March 2024" equals
-"2024-03-14". Values are exact decimals. Takes time in proportion to the text.
+The written form does not matter: "2.1 billion" equals "$2.1B" (apart from the currency), and "14 March 2024" equals
+"2024-03-14". Values are exact decimals. The time needed is proportional to the length of the text.
 """
 
 from judges.features.numbers.extraction import extract
@@ -9,6 +9,7 @@ from judges.features.numbers.number_comparison import (
     QuantityComparison,
     QuantityFinding,
     Relation,
+    agree,
     compare_quantities,
     lacking,
     relate,
@@ -25,6 +26,7 @@ __all__ = [
     "QuantityKind",
     "Relation",
     "Token",
+    "agree",
     "compare",
     "compare_quantities",
     "extract",
@@ -38,11 +40,11 @@ __all__ = [
 
 
 def quantities(text: str) -> list[Quantity]:
-    """Extract the quantities in a text, in order."""
+    """Extract the quantities in ``text``, in order."""
     return extract(scan(normalise(text)))
 
 
 def compare(claim: str, evidence: str) -> QuantityComparison:
-    """Determine, for each quantity in ``claim``, whether ``evidence`` agrees, gives a different value for what looks
-    like the same thing (same kind, unit and counted noun), or doesn't mention it."""
+    """Determine for each quantity in ``claim`` whether ``evidence`` agrees, gives a different value for apparently the
+    same thing (same kind, unit and counted noun), or doesn't mention it."""
     return compare_quantities(quantities(claim), quantities(evidence))

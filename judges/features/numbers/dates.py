@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Final
 
 from judges.features.numbers import vocabulary
-from judges.features.numbers.bounds import Surroundings
+from judges.features.numbers.bounds_and_ranges import Surroundings
 from judges.features.numbers.quantity import Quantity, QuantityKind
 
 _PERIOD: Final = re.compile(r"(?:q(?=[1-4])|h(?=[12]))(?P<part>\d)|fy(?P<year>\d{4}|\d{2})")
@@ -89,7 +89,7 @@ class Calendar(Surroundings):
         return self._time(start, hours, minutes, last, either=either)
 
     def _time(self, start: int, hours: int, minutes: int, last: int, *, either: bool = False) -> Quantity:
-        """Read a time. With ``either``, a time up to twelve may be before or after noon, unless stated."""
+        """Read a time. With ``either``, a time up to twelve may be before or after noon, unless the text says which."""
         either = either and 1 <= hours <= 12
         if last < self._end and self._tokens[last].kind == "ampm":
             afternoon = self.lower(last)[0] == "p"
@@ -140,18 +140,18 @@ class Calendar(Surroundings):
         )
 
     def _apart(self, start: int) -> bool:
-        """Whether a duration is an offset from a named time: ten minutes before noon."""
+        """Return whether a duration is an offset from a named time: ten minutes before noon."""
         unit = vocabulary.UNITS.get(self.lower(start - 2))
         counted = self.lower(start - 2) in vocabulary.NUMBER_WORDS or (unit is not None and unit[0] == "duration")
         return counted and self.lower(start - 1) in ("before", "after", "past", "vor", "nach")
 
     def _named_time(self, first: int, at: int) -> Quantity:
-        """Build the quantity for noon or midnight, found at the position ``at``."""
+        """Build the quantity for noon or midnight at the position ``at``."""
         values = vocabulary.NAMED_TIMES[self.lower(at)]
         return Quantity(kind=QuantityKind.TIME, text=self._text(first, at + 1), values=values, first=first, last=at + 1)
 
     def _short(self, index: int) -> bool:
-        """Whether the token is a number that can be part of a date or time."""
+        """Return whether the token is a number that can be part of a date or time."""
         return self.lower(index).isdecimal() and len(self.lower(index)) <= 4
 
     def _cjk_date(self, start: int, value: int, last: int) -> Quantity | None:

@@ -8,10 +8,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from judges.features.numbers import vocabulary
+from judges.features.numbers.bounds_and_ranges import joined
 from judges.features.numbers.dates import Calendar
 from judges.features.numbers.number_words import Cardinals
 from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind
-from judges.features.numbers.ranges import joined
 from judges.features.numbers.tokenizer import Token
 
 _SEPARATED: Final = re.compile(r"(\d{1,3})([.,])(\d{3})")
@@ -35,13 +35,14 @@ _BEGINNINGS: Final = frozenset().union(
     vocabulary.ORDINAL_WORDS,
     {"half"},
 )
-"""The words with which a quantity can begin, so that most words in a text can be skipped."""
+"""Words with which a quantity can begin. All other words are skipped."""
 _CJK_NUMERALS: Final = vocabulary.CJK_DIGITS.keys() | vocabulary.CJK_MULTIPLES.keys()
 
 
 def readings(text: str) -> tuple[Decimal, ...]:
-    """Return the possible values of a written number, likeliest first. "1.250" is 1.25 or 1250; "1.250,50" is
-    unambiguous."""
+    """Return the possible values of a written number, most likely first. "1.250" is 1.25 or 1250; "1.250,50" is
+    unambiguous.
+    """
     digits = text.replace(" ", "").replace("'", "").replace("’", "").lstrip("+")
     ambiguous = _SEPARATED.fullmatch(digits.lstrip("-"))
     if ambiguous and ambiguous[1] != "0":
@@ -118,7 +119,7 @@ class _Reader(Cardinals, Calendar):
                     kind=QuantityKind.MEASURE, text=word, unit="times", values=(value,), first=start, last=start + 1
                 )
             )
-        if word in vocabulary.ORDINAL_WORDS:
+        if word in vocabulary.ORDINAL_WORDS and self.lower(start - 1) != "per":  # "per second" is a rate.
             return self._ordinal(start, vocabulary.ORDINAL_WORDS[word], start + 1)
         return None
 
@@ -186,7 +187,7 @@ class _Reader(Cardinals, Calendar):
             return self._counted(start, (Decimal(value + digit),), last)
         return None
 
-    # Numbers with what they count
+    # Numbers and the nouns they count
 
     def _counted(self, start: int, values: tuple[Decimal, ...], last: int) -> Quantity | None:
         value = values[0]
@@ -333,7 +334,7 @@ class _Reader(Cardinals, Calendar):
         return replace(quantity, noun=noun) if noun else quantity
 
     def _percentage(self, start: int, value: Decimal, last: int) -> Quantity:
-        """Read a percentage given as a ratio, which is only approximate."""
+        """Read a percentage given as a ratio. It is only approximate."""
         text = self._text(start, last)
         values: tuple[Decimal, ...] = (value,)
         if value != value.to_integral_value():
@@ -342,7 +343,7 @@ class _Reader(Cardinals, Calendar):
         return replace(share, bound=BoundKind.ABOUT) if share.bound is BoundKind.EXACT else share
 
     def _named_with(self, first: int) -> str:
-        """Return the word that a number is part of: covid-19, F-16."""
+        """Return the word that contains a number: covid-19, F-16."""
         if first < 2:
             return ""
         word, hyphen, number = self._tokens[first - 2 : first + 1]

@@ -1,6 +1,6 @@
-"""Compares the quantities in a claim with those in a text."""
+"""Compares the quantities in a claim with those in the evidence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from itertools import pairwise
@@ -8,8 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind
-from judges.features.numbers.rounding import coarser, rounds_to, shortened
+from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind, coarser, rounds_to, shortened
 from judges.features.numbers.vocabulary import CENTS
 
 _LASTING: Final = ("duration", "months")
@@ -29,8 +28,8 @@ Date = tuple[int | None, int | None, int | None]
 
 
 class Relation(StrEnum):
-    """How a text relates to a quantity in a claim: same value, different value for apparently the same thing, or not
-    mentioned."""
+    """How the evidence relates to a quantity in a claim: same value, different value for apparently the same thing, or
+    not mentioned."""
 
     AGREE = "agree"
     DIFFER = "differ"
@@ -58,8 +57,8 @@ _IDENTIFIER: Final = QuantityKind.IDENTIFIER
 
 
 class QuantityFinding(Struct, frozen=True, kw_only=True):
-    """A finding on one of the claim's quantities. ``other`` is the text's quantity that it agrees with or differs
-    from."""
+    """The result for one of the claim's quantities. ``other`` is the quantity in the text with which it agrees or from
+    which it differs."""
 
     quantity: Quantity
     relation: Relation
@@ -67,17 +66,28 @@ class QuantityFinding(Struct, frozen=True, kw_only=True):
 
 
 _WITH_UNITS: Final = (_MONEY, _MEASURE, _PERCENT)
-"""Kinds whose unit may be omitted when it was given before ("48 million euros on roads and 12 million on parks")."""
+"""Kinds of quantity whose unit may be omitted after it was given once ("48 million euros on roads and 12 million on
+parks")."""
 
 
 class QuantityComparison(Struct, frozen=True, kw_only=True):
-    """A finding for each quantity of the claim, in order."""
+    """The results for the claim's quantities, in order."""
 
     findings: tuple[QuantityFinding, ...]
 
 
 def relate(claim: Quantity, text: Quantity) -> Relation:
     """Relate two quantities. The result is ``absent`` if they cannot be compared (different kind, unit or thing)."""
+    return _relation(claim, text) or _unequal(claim, text)
+
+
+def agree(claim: Quantity, text: Quantity) -> bool:
+    """Whether two quantities ``AGREE``. Cheaper than telling how unequal ones relate."""
+    return _relation(claim, text) is _AGREE
+
+
+def _relation(claim: Quantity, text: Quantity) -> Relation | None:
+    """Relate two quantities; None for unequal amounts of the same thing."""
     if claim.kind is not text.kind:
         return _across_kinds(claim, text)
     if claim.kind is _DATE:
@@ -98,13 +108,13 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _of_version(one: str, other: str) -> bool:
-    """Whether one version is the other with fewer components: 2.1 and 2.1.0."""
+    """Return whether one version is a shorter form of the other: 2.1 and 2.1.0."""
     short, long = sorted((one.lstrip("v"), other.lstrip("v")), key=len)
     return long.startswith(f"{short}.")
 
 
 def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
-    """Whether the quantity is in the range from ``low`` to ``high``."""
+    """Return whether the quantity is in the range from ``low`` to ``high``."""
     if not quantity.kind is low.kind is high.kind:
         return False
     if quantity.kind is _DATE:
@@ -117,25 +127,48 @@ def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
 
 
 def _in_span(date: Date | None, low: Date | None, high: Date | None) -> bool:
-    """Whether a date is in a span. Without years, the span may cross the turn of the year: from October to April."""
+    """Return whether a date is in a span. Without years, the span may cross the turn of the year: from October to
+    April."""
     after, before = _order(low, date) >= 0, _order(high, date) <= 0
     passes = low is not None and high is not None and low[0] is high[0] is None and _order(low, high) < 0
     return after or before if passes else after and before
 
 
 def lacking(claim: Sequence[Quantity], text: Sequence[Quantity]) -> list[Quantity]:
-    """Return the claim's quantities that the text does not agree with."""
-    return [quantity for quantity in claim if _find(quantity, text).relation is not _AGREE]
+    """Return the claim's quantities with which the text does not agree."""
+    missing = [quantity for quantity in claim if _agreeing(quantity, text) is None]
+    return [
+        quantity for quantity in missing if quantity.kind is not _POINTS or _find(quantity, text).relation is not _AGREE
+    ]
 
 
 def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> QuantityComparison:
-    """Look up each of the claim's quantities in the text. Agreement with one quantity wins over difference from
+    """Look up each of the claim's quantities in the text. Agreement with one quantity outweighs a difference from
     another."""
     return QuantityComparison(findings=tuple(_find(quantity, text) for quantity in claim))
 
 
 def _find(quantity: Quantity, text: Sequence[Quantity]) -> QuantityFinding:
-    differing: Quantity | None = None
+    if agreeing := _agreeing(quantity, text):
+        return QuantityFinding(quantity=quantity, relation=_AGREE, other=agreeing)
+    differing = next((other for other in _comparable(quantity, text) if relate(quantity, other) is _DIFFER), None)
+    if quantity.kind is _POINTS and differing is None:
+        return _change(quantity, [other for other in text if other.kind is _PERCENT])
+    relation = _ABSENT if differing is None else _DIFFER
+    return QuantityFinding(quantity=quantity, relation=relation, other=differing)
+
+
+def _agreeing(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
+    """Return the quantity in the text that agrees with ``quantity``, or the last of the quantities from which it
+    follows."""
+    for other in _comparable(quantity, text):
+        if agree(quantity, other):
+            return other
+    return _derived(quantity, text)
+
+
+def _comparable(quantity: Quantity, text: Sequence[Quantity]) -> Iterator[Quantity]:
+    """The quantities in the text that may be stated of the same thing as ``quantity``."""
     kind, unit = quantity.kind, quantity.unit
     for other in text:
         if other.kind is not kind:
@@ -145,21 +178,11 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> QuantityFinding:
                 continue
         elif kind is _MEASURE and other.unit != unit and unit not in _LASTING:  # Most differ in unit.
             continue
-        relation = relate(quantity, other)
-        if relation is _AGREE:
-            return QuantityFinding(quantity=quantity, relation=relation, other=other)
-        if relation is _DIFFER and differing is None:
-            differing = other
-    if derived := _derived(quantity, text):
-        return QuantityFinding(quantity=quantity, relation=_AGREE, other=derived)
-    if quantity.kind is _POINTS and differing is None:
-        return _change(quantity, [other for other in text if other.kind is _PERCENT])
-    relation = _ABSENT if differing is None else _DIFFER
-    return QuantityFinding(quantity=quantity, relation=relation, other=differing)
+        yield other
 
 
 def _change(points: Quantity, percents: Sequence[Quantity]) -> QuantityFinding:
-    """Points against the difference of two percentages that the text gives ("from 4 to 6 percent")."""
+    """Compare percentage points with the difference of two percentages in the text ("from 4 to 6 percent")."""
     for start, end in pairwise(percents):
         if abs(end.values[0] - start.values[0]) == abs(points.values[0]):
             return QuantityFinding(quantity=points, relation=_AGREE, other=end)
@@ -168,7 +191,8 @@ def _change(points: Quantity, percents: Sequence[Quantity]) -> QuantityFinding:
 
 
 def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """Return the last of the quantities in the text whose sum, difference in time or change is the claim's quantity."""
+    """If the claim's quantity is a sum, a time difference or a change of quantities in the text, return the last of
+    them."""
     if quantity.unit == "duration":
         times = [other for other in text if other.kind is _TIME]
         for start, end in pairwise(times):
@@ -190,8 +214,9 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
 
 
 def _changed(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """Match the value before or after a change, if the text gives the amount of the change: half a point to 4.5
-    percent."""
+    """Match the value before or after a change if the text gives the amount of the change, as in "by half a point to
+    4.5 percent".
+    """
     alike = [other for other in text if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
     by = [change for change in alike if change.change]
     if quantity.kind is _PERCENT:
@@ -238,7 +263,7 @@ def _dates(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _order(claim: Date | None, text: Date | None) -> int:
-    """Return -1 if the text's date is before the claim's, 1 if it is after it, and 0 if that is unclear."""
+    """Return -1 if the text's date is before the claim's, 1 if it is after the claim's, or 0 if that is unclear."""
     for mine, theirs in zip(claim or (), text or (), strict=False):
         if mine == theirs:
             continue
@@ -249,7 +274,7 @@ def _order(claim: Date | None, text: Date | None) -> int:
 
 
 def _on_its_side(claim: Quantity, text: Quantity, order: int) -> bool:
-    """Whether something that is at the text's date or time is before or after that of the claim, as this says."""
+    """Return whether the text's date or time satisfies the claim's bound ("before" or "after")."""
     return not text.limit and order == {_AT_MOST: -1, _AT_LEAST: 1}.get(claim.bound)
 
 
@@ -296,7 +321,7 @@ def _same_noun(claim: Quantity, text: Quantity) -> bool:
     return False
 
 
-def _amounts(claim: Quantity, text: Quantity) -> Relation:
+def _amounts(claim: Quantity, text: Quantity) -> Relation | None:
     mine, theirs = claim.values, text.values
     if claim.unit != text.unit:
         if claim.kind is not _MONEY:
@@ -307,17 +332,24 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
     if claim.per and text.per and claim.per != text.per:
         if claim.per[0] != text.per[0]:
             return _DIFFER if mine == theirs else _ABSENT
-        mine = tuple(value * text.per[1] for value in mine)
-        theirs = tuple(value * claim.per[1] for value in theirs)
+        mine, theirs = _in_a_common_period(claim, text)
     for value in mine:
         for other in theirs:
             if _fits(value, claim, other, text):
                 return _AGREE
-    return _unequal(claim, text, mine[0], theirs[0])
+    return None
 
 
-def _unequal(claim: Quantity, text: Quantity, mine: Decimal, theirs: Decimal) -> Relation:
-    """The relation of two unequal amounts, ``mine`` and ``theirs`` in the same unit: both may still be true."""
+def _in_a_common_period(claim: Quantity, text: Quantity) -> tuple[tuple[Decimal, ...], tuple[Decimal, ...]]:
+    """Return the values of two quantities, as rates of the same period if both are rates."""
+    if not claim.per or not text.per or claim.per == text.per:
+        return claim.values, text.values
+    return tuple(value * text.per[1] for value in claim.values), tuple(value * claim.per[1] for value in text.values)
+
+
+def _unequal(claim: Quantity, text: Quantity) -> Relation:
+    """Return the relation of two unequal amounts in the same unit. Both amounts may still be correct."""
+    (mine, *_), (theirs, *_) = _in_a_common_period(claim, text)
     if _alike(claim, text) or (claim.unit == "mass" and _of_bodies(claim.values[0], text.values[0])):
         return _ABSENT
     if claim.change is not text.change:  # one is a change and the other a result
@@ -332,8 +364,9 @@ def _unequal(claim: Quantity, text: Quantity, mine: Decimal, theirs: Decimal) ->
 
 
 def _alike(claim: Quantity, text: Quantity) -> bool:
-    """Whether they may be meant to be the same, though it cannot be seen: one rounded to two digits, one in the scale
-    of its table ("in thousands"), one in binary units, more than 50 and at least 51."""
+    """Return whether the amounts may stand for the same value although they differ: one is rounded to two digits, uses
+    its table's scale ("in thousands") or binary units, or both are bounds such as "more than 50" and "at least 51".
+    """
     mine, theirs = claim.values[0], text.values[0]
     if claim.strict or text.strict or not mine or not theirs:
         return False
@@ -343,12 +376,14 @@ def _alike(claim: Quantity, text: Quantity) -> bool:
         return True
     if (claim.bound is _ROUGHLY) is not (text.bound is _ROUGHLY) and abs(mine - theirs) <= _LOOSELY * max(mine, theirs):
         return True
-    scaled = [theirs * 1000**power for power in (1, 2, 3)] if text.factor == 1 and claim.factor >= _THOUSAND else []
-    return mine in scaled or any(shortened(mine / claim.factor, other / claim.factor) for other in (theirs, *scaled))
+    if shortened(mine, theirs, claim.factor):
+        return True
+    scaled = [theirs * 1000**power for power in (1, 2, 3)] if claim.factor >= _THOUSAND and text.factor == 1 else []
+    return mine in scaled or any(shortened(mine, other, claim.factor) for other in scaled)
 
 
 def _of_bodies(one: Decimal, other: Decimal) -> bool:
-    """Whether one is a body weight and the other a dose."""
+    """Return whether one amount is a body weight and the other a dose."""
     small, large = sorted((one, other))
     if not small or large < _THOUSAND or small * _THOUSAND > large:
         return False
@@ -356,7 +391,9 @@ def _of_bodies(one: Decimal, other: Decimal) -> bool:
 
 
 def _durations(claim: Quantity, text: Quantity) -> Relation:
-    """Relate days to months, which have no exact length: same within a twentieth, different beyond a quarter."""
+    """Compare days with months, which have no exact length. They are the same if they differ by less than a twentieth,
+    and different if they differ by more than a quarter.
+    """
     mine = claim.values[0] * (_MONTH_SECONDS if claim.unit == "months" else 1)
     theirs = text.values[0] * (_MONTH_SECONDS if text.unit == "months" else 1)
     apart = abs(mine - theirs) / (max(mine, theirs) or Decimal(1))
@@ -385,7 +422,7 @@ def _opposed(one: BoundKind, other: BoundKind) -> bool:
 
 
 def _excluded(mine: Decimal, claim: BoundKind, theirs: Decimal, text: BoundKind) -> bool:
-    """Whether two unequal amounts cannot both be true of the same thing."""
+    """Return whether two unequal amounts cannot both be true of the same thing."""
     if claim is text or _opposed(claim, text):
         return True
     if text is _AT_LEAST:

@@ -4,13 +4,13 @@ from decimal import Decimal
 from typing import Final
 
 from judges.features.numbers import vocabulary
-from judges.features.numbers.bounds import Surroundings
+from judges.features.numbers.bounds_and_ranges import Surroundings
 
 _ARTICLES: Final = ("a", "an")
 _WITHIN: Final = ("-", "et", "y")
 """Words between tens and units: thirty-five, vingt et un, treinta y cinco."""
 _SCORES: Final = ("quatre", "soixante")
-"""Number words to which French adds up to nineteen."""
+"""Number words to which French adds numbers up to nineteen."""
 _THOUSAND: Final = Decimal(1000)
 _HALF: Final = Decimal("0.5")
 _QUARTER: Final = Decimal("0.25")
@@ -18,7 +18,7 @@ _DENOMINATORS: Final = ("2", "3", "4", "5", "8")
 _MOST_OF_RATIO: Final = 100
 _ROUND: Final = (Decimal(1000), Decimal(10_000), Decimal(100_000))
 _MOST_SCALES: Final = 6
-"""More scale words than any real number has."""
+"""Higher than the number of scale words in any real number."""
 _RATED: Final = frozenset({"star", "stars", "point", "points", "sterne", "sternen", "punkte", "punkten"})
 
 
@@ -53,8 +53,9 @@ class Cardinals(Surroundings):
         return last
 
     def _compound(self, value: Decimal, factor: Decimal, last: int, depth: int = 0) -> tuple[Decimal, Decimal, int]:
-        """A number in words with what follows its scale ("two hundred" and thirty), and the scale of that. ``value`` is
-        in units of ``factor``, which ends before ``last``."""
+        """Add the rest of a number in words after its scale ("two hundred" and thirty). ``value`` is in units of
+        ``factor``, whose words end before ``last``.
+        """
         if factor == 1 or depth > _MOST_SCALES:
             return value, factor, last
         if end := self._halved(last):
@@ -99,7 +100,7 @@ class Cardinals(Surroundings):
         return spelled[1] + 1 if spelled and spelled[0] == value and self.lower(spelled[1]) == ")" else last
 
     def _part(self, start: int) -> tuple[Decimal, int] | None:
-        """Read a fraction of what follows: "half an", "a quarter of a", "three quarters of an"."""
+        """Read a fraction of the following unit: "half an", "a quarter of a", "three quarters of an"."""
         word, follows = self.lower(start), self.lower(start + 1)
         if word == "half":
             article = follows in _ARTICLES
@@ -126,12 +127,12 @@ class Cardinals(Surroundings):
         return (count, last) if self.lower(last) in vocabulary.SCALES or self._measured(last) else None
 
     def _measured(self, index: int) -> bool:
-        """Whether the token at ``index`` is a unit or a share."""
+        """Return whether the token at ``index`` is a unit or a share."""
         share = self.lower(index) in vocabulary.PERCENT or self.lower(index) == "percentage"
         return share or self._unit(index) is not None
 
     def _slashed(self, start: int) -> tuple[Decimal, int] | None:
-        """Read a fraction with single digits ("1/2 tablet") that cannot be a date."""
+        """Read a fraction of single digits ("1/2 tablet"), which cannot be a date."""
         above, below = self.lower(start), self.lower(start + 2)
         if (
             self.lower(start + 1) != "/"

@@ -1,13 +1,15 @@
-"""The quantity: a number, date or identifier as parsed."""
+"""Defines the quantity (a parsed number, date or identifier) and the rules for rounded values."""
 
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
 
 class QuantityKind(StrEnum):
-    """Quantities of different kinds are not compared, except points with differences of percentages."""
+    """The kind of a quantity. Quantities of different kinds are not compared, except percentage points with differences
+    between percentages."""
 
     NUMBER = "number"
     PERCENT = "percent"
@@ -20,13 +22,13 @@ class QuantityKind(StrEnum):
     WEEKDAY = "weekday"
     ORDINAL = "ordinal"
     REFERENCE = "reference"
-    """A number that names a thing: section 4, Nr. 7, gate 12."""
+    """A number that identifies a thing: section 4, No. 7, gate 12."""
     IDENTIFIER = "identifier"
     """A version, address, URL or code."""
 
 
 class BoundKind(StrEnum):
-    """How the words before a quantity limit it."""
+    """The bound that is set by the words before a quantity."""
 
     EXACT = "exact"
     ABOUT = "about"
@@ -37,10 +39,10 @@ class BoundKind(StrEnum):
 class Quantity(Struct, frozen=True, kw_only=True):
     """A quantity in a text.
 
-    ``values`` are its readings in the base unit of ``unit`` (grams, metres, seconds, months …): one, or two if the
-    separators are ambiguous ("1.250"). Dates have ``date`` (year, month, day; None if not stated) instead. ``unit`` is
-    a currency, a dimension, or the kind of identifier. ``per`` is the period of a rate. ``noun`` holds the words
-    counted. ``limit`` is ``until`` or ``from`` if a preposition makes a date or time the end or start of a span.
+    ``values`` are its possible values in the base unit of ``unit`` (grams, metres, seconds, months …): one, or two if
+    the separators are ambiguous ("1.250"). Dates have ``date`` (year, month, day; None if not stated) instead. ``unit``
+    is a currency, a dimension, or the kind of identifier. ``per`` is the period of a rate. ``noun`` holds the words
+    counted. ``limit`` is ``until`` or ``from`` if a preposition marks a date or time as the end or start of a span.
     ``first`` and ``last`` are token offsets; ``last`` is exclusive.
     """
 
@@ -52,28 +54,29 @@ class Quantity(Struct, frozen=True, kw_only=True):
     values: tuple[Decimal, ...] = ()
     date: tuple[int | None, int | None, int | None] | None = None
     month_first: tuple[int | None, int | None, int | None] | None = None
-    """The alternative reading of ``date``: to some readers, 5/3/2024 is the third of May."""
+    """The other possible reading of ``date``: to some readers, 5/3/2024 is the third of May."""
     per: tuple[str, Decimal] | None = None
     bound: BoundKind = BoundKind.EXACT
     denied: bool = False
-    """Whether its bound comes from a negation ("do not exceed"), which then negates nothing else."""
+    """Whether the quantity's bound comes from a negation ("do not exceed"). The negation then doesn't count as a
+    negation of the statement."""
     strict: bool = False
-    """Whether it is stated to be exact ("exactly 3,000"), so that rounding does not excuse a difference."""
+    """Whether the quantity is stated to be exact ("exactly 3,000"), so that a difference can't be due to rounding."""
     change: bool = False
-    """Whether it is the amount of a change or difference ("rose by 8 million", "12 more than") rather than the
+    """Whether the quantity is the amount of a change or difference ("rose by 8 million", "12 more than"), not its
     result."""
     leading: Decimal | None = None
     """The first part of a quantity in two units: the hour in "an hour and 20 minutes"."""
     opens: bool = False
-    """Whether it begins a range that ends with the next quantity in the text."""
+    """Whether the quantity begins a range that ends with the next quantity in the text."""
     limit: str = ""
     noun: tuple[str, ...] = ()
     factor: Decimal = Decimal(1)
-    """The factor by which the written number was multiplied, for its scale and unit."""
+    """The factor by which the written number was multiplied to account for its scale and unit."""
 
     @property
     def key(self) -> str:
-        """A key that is equal for quantities that express the same in different forms."""
+        """A key that is equal for the same quantity in different forms."""
         if self.date is not None:
             value = "-".join("?" if part is None else str(part) for part in self.date)
         elif self.values:
@@ -82,3 +85,43 @@ class Quantity(Struct, frozen=True, kw_only=True):
             value = self.text.lower()
         per = f"/{self.per[0]}{self.per[1]}" if self.per else ""
         return f"#{self.kind}:{self.unit}:{value}{per}"
+
+
+_LARGEST: Final = Decimal(10) ** 15
+_MOST_PLACES: Final = 10
+
+
+def coarser(one: Quantity, other: Quantity) -> bool:
+    """Return whether ``one``, in thousands or more, is ``other`` rounded to one decimal."""
+    value, exact = one.values[0] / one.factor, other.values[0] / one.factor
+    return not one.strict and _places(value) > 0 and exact != value and _gives(value, exact)
+
+
+def rounds_to(value: Decimal, other: Decimal) -> bool:
+    """Return whether ``value`` is ``other`` rounded to the last place of ``value``, with at least three significant
+    digits."""
+    return _places(value) > 0 and len(value.as_tuple().digits) >= 3 and _gives(value, other)
+
+
+def shortened(value: Decimal, other: Decimal, factor: Decimal) -> bool:
+    """Like ``rounds_to`` for both values divided by ``factor``, but also accepts whole numbers with at least two digits
+    if ``other`` has more decimal places."""
+    if 2 * abs(value - other) > factor:
+        return False  # Rounding changes a number by half a unit at most.
+    value, other = value / factor, other / factor
+    places = _places(value)
+    if places < 0 or _places(other.normalize()) <= places or len(value.as_tuple().digits) < 2:
+        return False
+    return (places > 0 or len(value.normalize().as_tuple().digits) > 1) and _gives(value, other)
+
+
+def _places(value: Decimal) -> int:
+    """Return the number of decimal places as written; negative for thousands and for values that are not numbers."""
+    exponent = value.as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else -1
+
+
+def _gives(value: Decimal, exact: Decimal) -> bool:
+    if abs(exact) > _LARGEST:
+        return False
+    return exact.quantize(Decimal(1).scaleb(-min(_places(value), _MOST_PLACES)), rounding=ROUND_HALF_UP) == value

@@ -1,5 +1,5 @@
-"""Splits a text into tokens in one pass: words, numbers as written, identifiers, and the punctuation that matters.
-Every alternative is bounded or cannot backtrack, so the time is linear in the text."""
+"""Splits text into tokens in one pass: words, numbers as written, identifiers, and relevant punctuation. Every
+alternative is bounded or cannot backtrack, so the time is linear in the length of the text."""
 
 import re
 import unicodedata
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Token(Struct, frozen=True):
-    """``kind`` is the name of the alternative that matched; offsets are positions in the normalised text."""
+    """``kind`` is the name of the matching alternative; offsets are positions in the normalized text."""
 
     kind: str
     text: str
@@ -46,7 +46,8 @@ _SCAN: Final = re.compile(
     re.VERBOSE,
 )
 _SORTED: Final = {"plain": "word", "grouped": "number", "possessive": "mark"}
-"""Words followed by a space make up most of any text, and nothing else can begin like them, so they are tried first."""
+"""Words followed by a space make up most of any text, and no other token can begin like them, so they are tried
+first."""
 _FRACTIONS: Final = {
     "½": ".5", "¼": ".25", "¾": ".75", "⅓": ".33", "⅔": ".67", "⅛": ".125", "⅜": ".375", "⅝": ".625", "⅞": ".875"
 }  # fmt: skip
@@ -56,7 +57,7 @@ _SINGLE: Final = str.maketrans({"−": "-", "–": "-", "‐": "-", "‑": "-", 
 
 
 def normalise(text: str) -> str:
-    """Normalize full-width forms, dashes and apostrophes in a text (NFKC and a few marks)."""
+    """Normalize full-width forms, dashes and apostrophes (NFKC and a few marks)."""
     if text.isascii():
         return text
     text = _POWER.sub(lambda found: str(10 ** int(unicodedata.normalize("NFKC", found[1]))), text)
@@ -69,7 +70,7 @@ def _decimal(found: re.Match[str]) -> str:
 
 
 def scan(text: str) -> list[Token]:
-    """Split a normalized text into tokens. Characters without meaning here (emphasis, spaces) are skipped."""
+    """Split a normalized text into tokens. Characters that don't matter here (emphasis, spaces) are skipped."""
     tokens: list[Token] = []
     for match in _SCAN.finditer(text):
         kind = match.lastgroup or "mark"

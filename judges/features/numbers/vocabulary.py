@@ -1,5 +1,6 @@
 """The vocabulary of quantities, as data: number words, scales, units, currencies, months, weekdays, and the words that
-limit a number. English, German, French and Spanish, and the Chinese and Japanese counters that follow a number."""
+limit a number. It covers English, German, French and Spanish, and the Chinese and Japanese counters that follow a
+number."""
 
 from decimal import Decimal
 from typing import Final
@@ -46,7 +47,7 @@ NUMBER_WORDS: Final[dict[str, int]] = {
     ).items()
 }
 ONE: Final = _words("one a an ein eine einen einem einer un une una uno")
-"""Numbers only before a unit or a scale: elsewhere these are articles and pronouns."""
+"""Words that are numbers only before a unit or a scale, and articles or pronouns elsewhere."""
 
 ORDINAL_WORDS: Final[dict[str, int]] = {
     word: int(value)
@@ -68,7 +69,7 @@ NAMED_TIMES: Final[dict[str, tuple[Decimal, ...]]] = {
     **dict.fromkeys(("noon", "midday", "midi", "mediodía"), (Decimal(720),)),
     **dict.fromkeys(("midnight", "mitternacht", "minuit", "medianoche"), (Decimal(0), Decimal(1440))),
 }
-"""In minutes; midnight may be the beginning of a day and its end."""
+"""Named times of day, in minutes after midnight. Midnight may be the beginning or the end of a day."""
 HOW_OFTEN: Final = _words("times twice thrice once mal zweimal dreimal fois veces")
 TIMES_WORDS: Final[dict[str, int]] = {
     "twice": 2,
@@ -94,7 +95,7 @@ SCALES: Final[dict[str, Decimal]] = dict.fromkeys(("dozen", "dutzend", "douzaine
     ).items()
 }
 AND: Final = _words("and und et y")
-"""Between the hundreds and the rest of a number in words, and between the ends of a range."""
+"""Words between the hundreds and the rest of a number in words, and between the ends of a range."""
 BETWEEN: Final = _words("between zwischen entre")
 SUFFIX_SCALES: Final[dict[str, Decimal]] = {
     "k": Decimal(10) ** 3,
@@ -105,7 +106,9 @@ SUFFIX_SCALES: Final[dict[str, Decimal]] = {
     "b": Decimal(10) ** 9,
     "T": Decimal(10) ** 12,
 }
-"""Read behind an amount of money, and where they touch the number and count something: not in seat 1B or 2,700K."""
+"""Abbreviated scales. They are recognised after an amount of money, or directly after a number that counts something
+(unlike "seat 1B" and "2,700K").
+"""
 
 CURRENCIES: Final[dict[str, str]] = _table(
     ("€ eur euro euros", "EUR"),
@@ -239,7 +242,7 @@ SHORT_FORMS: Final[dict[str, str]] = {
     for form, *shorts in [forms.split()]
     for short in shorts
 }
-"""What is written short beside a number, in tables and in replies ("1000 req/min")."""
+"""Abbreviations used next to a number in tables and replies ("1000 req/min")."""
 PER: Final = _words("per a an each every pro je im am par por al à /")
 
 MONTHS: Final[dict[str, int]] = {
@@ -260,7 +263,7 @@ MONTHS: Final[dict[str, int]] = {
     ).items()
 }
 AMBIGUOUS_MONTHS: Final = _words("may march mar mars sept")
-"""Months that are other words as well: read as months only beside a number or after a preposition."""
+"""Months that are also other words. They are read as months only next to a number or after a preposition."""
 BEFORE_MONTH: Final = _words(
     "in of since until till by from to before after during im seit bis en de depuis desde hasta"
 )
@@ -280,21 +283,21 @@ WEEKDAYS: Final[dict[str, int]] = {
 }
 
 CENTS: Final = "cents"
-"""Cents in any currency."""
+"""Words for a hundredth of a currency unit."""
 THROUGH: Final = _words("to - until till through thru bis à hasta")
-"""Between the two ends of a range."""
+"""Words between the two ends of a range."""
 BEFORE_DECADE: Final = _words("the his her their its early mid late over under")
-"""Words before "90s" that show that it means years, not seconds."""
+"""Words before "90s" that indicate years, not seconds."""
 BEFORE_SPAN: Final = _words(
     "for in within over after than least most about nearly almost around lasted lasts took takes under"
 )
-"""Words before "a decade" that show that it is a length of time, not a frequency."""
+"""Words before "a decade" that indicate a length of time rather than a frequency."""
 FRACTIONS: Final[dict[str, int]] = {
     word: int(value)
     for word, value in _table(("thirds", 3), ("fifths", 5), ("sixths", 6), ("eighths", 8), ("tenths", 10)).items()
 }
 CLOCK: Final = _words("uhr o'clock oclock 点 時 时")
-"""After a number, or between hours and minutes: a time of day."""
+"""Words that indicate a time of day after a number or between hours and minutes."""
 CLOCK_PREPOSITIONS: Final = _words("à at um vers")
 REFERENCES: Final = _words(
     "art article no nr number nummer fig figure abs absatz satz section sec chapter page p para paragraph § clause "
@@ -312,7 +315,7 @@ AT_LEAST: Final = _words(
 AT_MOST: Final = _words("under below most maximum max ≤ < höchstens maximal unter jusqu'à hasta máximo within")
 OR_MORE: Final = _words("more greater older higher above over up longer later mehr älter")
 OR_LESS: Final = _words("less fewer younger lower below under shorter earlier weniger jünger")
-"""Behind a number and "or"."""
+"""Words after a number and "or" that make it a bound."""
 MORE_THAN: Final = _words("more greater higher longer larger mehr plus más")
 LESS_THAN: Final = _words("less fewer lower shorter smaller weniger moins menos")
 THAN: Final = _words("than als que de")
@@ -323,26 +326,26 @@ CHANGED: Final = _words(
     "shrinks improved improves exceeded exceeds exceed up down longer shorter higher gestiegen gesunken gefallen "
     "erhöht gesenkt"
 )
-"""Before "by" and a quantity: by so much something has changed."""
+"""Words before "by" and a quantity that make the quantity the amount of a change."""
 MOVED: Final = CHANGED | _words("went moved revised changed cut extended postponed")
 """Words before "from … to …" that make it a change, not a range."""
 CHANGES: Final = _words("increase rise growth decrease fall drop decline reduction difference anstieg rückgang")
-"""Before "of" and a quantity."""
+"""Words before "of" and a quantity that make the quantity a limit."""
 NO_NOUNS: Final = _words(
     "the is are was were at with but who which that when while it he she they we as if so because has had have will "
     "would can could on"
 )
-"""Behind a number they are not what it counts."""
+"""Words that may follow a number but are not the noun that the number counts."""
 NOT: Final = _words("not no never nicht pas")
 
 UNTIL: Final = _words("until till to by before through bis jusqu'à jusqu'au hasta avant antes")
 BEFORE: Final = _words("before avant antes vor")
 AFTER: Final = _words("after nach après después")
-"""Before a date or time: something was then or may be, at any time on that side of it."""
+"""Words before a date or time that mean "after" without saying how long after."""
 ERAS: Final = _words("AD BC CE BCE")
-"""Must be in capitals."""
+"""Abbreviations that must be written in capitals."""
 NAMING_PREFIXES: Final = _words("mid pre post sub top non under over early late ex all anti semi")
-"""Before a hyphen and a number that is one: mid-1990s, under-18."""
+"""Prefixes before a hyphen and a number: mid-1990s, under-18."""
 FROM: Final = _words("from since after starting ab seit von nach dès depuis desde")
 JOINERS: Final = _words("x × to and or - , bis und oder à et ou a y o by")
 

@@ -1,4 +1,4 @@
-"""Lookups in the text of documents."""
+"""Looks up words in the text of documents."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,8 @@ def words_of(text: str) -> list[str]:
 
 
 def known_words(texts: Sequence[str]) -> frozenset[str]:
-    """The words of ``texts``, their stems and their parts: "30days" and "faq_v2.pdf" contain "30", "days", "faq" and
-    "v2"."""
+    """Return the words of ``texts``, their stems and their parts: "30days" and "faq_v2.pdf" contain "30", "days", "faq"
+    and "v2"."""
     return frozenset(_forms({word for text in texts for word in words_of(text)}))
 
 
@@ -49,7 +49,7 @@ class DocumentText:
         self._names = names
 
     def read(self) -> None:
-        """Read the documents now rather than at the first lookup, because large ones take long."""
+        """Read the documents now instead of at the first lookup, because reading large ones takes a while."""
         _ = self.words, self._lines, self._joined
 
     @cached_property
@@ -58,9 +58,17 @@ class DocumentText:
         return known_words([*self._texts, *self._names])
 
     def quotes(self, text: str) -> bool:
-        """Whether a document or a name contains ``text`` literally, except for white space."""
+        """Return whether a document or a name contains ``text`` literally, except for white space."""
         wanted = " ".join(text.split())
         return bool(wanted) and (wanted in self._lines or self._contains(wanted))
+
+    def is_name(self, text: str) -> bool:
+        """Return whether ``text`` is one of the names, in any case."""
+        return text.casefold() in self._folded_names
+
+    @cached_property
+    def _folded_names(self) -> frozenset[str]:
+        return frozenset(name.strip().casefold() for name in self._names)
 
     @cached_property
     def _lines(self) -> frozenset[str]:
@@ -72,7 +80,7 @@ class DocumentText:
         return "\n".join(" ".join(text.split()) for text in self._texts)
 
     def _contains(self, wanted: str) -> bool:
-        """Whether a document contains ``wanted``, and not only as part of a longer word or number."""
+        """Return whether a document contains ``wanted`` other than as part of a longer word or number."""
         if not all(word in self.words or stem(word) in self.words for word in words_of(wanted)):
             return False
         at = self._joined.find(wanted)
@@ -84,5 +92,5 @@ class DocumentText:
         return False
 
     def _continues(self, at: int, neighbour: str) -> bool:
-        """Whether the character at ``at`` and its ``neighbour`` belong to the same word."""
+        """Return whether the character at ``at`` and its ``neighbour`` belong to the same word."""
         return 0 <= at < len(self._joined) and self._joined[at].isalnum() and neighbour.isalnum()

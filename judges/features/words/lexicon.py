@@ -1,11 +1,11 @@
-"""The lexicon of the features, as data: English, German, French and Spanish, and a few Chinese characters."""
+"""Word lists for the features, in English, German, French and Spanish, with a few Chinese characters."""
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
 SEPARATOR: Final = "\x1f"
-"""Separates the words of a run, and marks its beginning and end."""
+"""The separator between the words of a run, also at its beginning and end."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -13,7 +13,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _phrases(text: str) -> tuple[str, ...]:
-    """Phrases, parted by commas there, as they stand in a run."""
+    """Return the comma-separated phrases in the form that they have in a run."""
     return tuple(phrase.replace(" ", SEPARATOR) for phrase in text.split(","))
 
 
@@ -57,8 +57,8 @@ LIGHT: Final = _words(
     "asciende jahr tag monat année mois jour año mes día now new year month day always generally usually "
     "simply flat"
 )
-"""Words with less weight: sentences may share them and be about different things, or differ in them and mean the
-same."""
+"""Words with a lower weight. Sentences that share such words may be about different things, and sentences that differ
+only in such words may mean the same."""
 
 NEGATIONS: Final = _words(
     "not no never without cannot neither nor none nobody nothing nowhere "
@@ -69,11 +69,12 @@ NOT_NEGATED: Final = _words(
     "only just but more less fewer later earlier longer sooner doubt matter nur mehr weniger später länger "
     "seulement sólo solo más"
 )
-"""After a negation these make it something else ("not only", "no later than")."""
+"""Words after a negation that change its meaning ("not only", "no later than")."""
 
 LONGER: Final = _words("longer mehr länger")
 THAN: Final = _words("than als")
-"""If none of these follows, "no longer" denies that something is still so."""
+"""Words after "no longer" that make it a comparison ("no longer than"). Without such a word, "no longer" means that
+something has ended."""
 
 _COLOURS: Final = _words("red blue green yellow black white brown orange purple pink grey gray")
 _PAIRS: Final = (
@@ -98,7 +99,7 @@ OPPOSITES: Final[dict[str, frozenset[str]]] = {
     )
     for word in {word for pair in _OPPOSED for word in pair} | _COLOURS
 }
-"""Words that make two otherwise equal sentences say opposite things."""
+"""Words that give two otherwise equal sentences opposite meanings."""
 
 EXCLUSIVES: Final = (
     (
@@ -110,12 +111,12 @@ EXCLUSIVES: Final = (
     ),
     (("always",), ("always", "all", "every", "each", "any", "anytime", "never", "whenever", "constantly")),
 )
-"""Words that say more than their absence does, each with those that say the same."""
+"""Words that strengthen a claim, each with its synonyms."""
 
 TOTALS: Final = ("total", "altogether", "combined", "together", "all", "sum", "overall", "both", "totals", "totalling")
-"""Words that show that a claim adds up values that the evidence gives separately."""
+"""Words that indicate that a claim adds up values that the evidence gives separately."""
 OFTEN: Final = ("each", "every", "per", "times", "twice", "je", "pro", "jede", "alle", "chaque", "par", "cada", "por")
-"""Words that show that the evidence gives a part of what the claim gives as a whole."""
+"""Words that indicate that the evidence gives a part and the claim the whole."""
 WAIVING: Final = ("waived", "waive", "waives", "exempt", "erlassen", "entfällt")
 EXCEPTING: Final = _words("except excepting excluding but außer sauf excepto salvo")
 EXCEPTIVES: Final = (
@@ -127,7 +128,7 @@ EXCEPTIVES: Final = (
     "unlike",
     *_phrases("apart from,other than,aside from,exception of"),
 )
-"""With a negation they say that something is so after all."""
+"""Words that, with a negation, affirm a statement."""
 SHIFTING: Final = (
     *("free", "few", "hardly", "barely", "rarely", "seldom", "skip", "avoid", "refrain", "forget", "fail", "fails"),
     *(
@@ -148,31 +149,32 @@ SHIFTING: Final = (
     *_phrases("rather than,all but,or not,or without,out of,no later,no earlier,no more,no fewer"),
     *_phrases("no less,later than,earlier than,no one,ohne weiteres"),
 )
-"""Beside these, what a negation denies is not what it seems to: the same may be said without one."""
+"""Words next to which a negation may leave the meaning unchanged, because the same statement can be made without a
+negation."""
 JOINING: Final = _words("and or but while yet then und oder aber et ou mais y o pero")
-"""Before a verb or an adjective they say that it has the subject of the one before."""
+"""Words before a verb or adjective that link it to the subject of the preceding one."""
 OPEN_ENDED: Final = _words("earlier later newer older onwards onward upwards lower higher")
-"""Behind a version or a number they have those before or after it in it."""
+"""Words after a version or number that include the earlier or later ones."""
 OF_THE_REST: Final = _words("smaller larger others other thereafter remaining rest excluded below under")
-"""Words that show that a sentence continues with what is beyond a border."""
+"""Words that indicate that a sentence continues after a boundary."""
 STANDING_FOR: Final = _words("is are was were does do did can has have will may")
-"""At its end they stand for a verb of the sentence: "the others do"."""
+"""Words that replace a verb at the end of a sentence: "the others do"."""
 ROLES: Final = _words(
     "company employer plan policy bank lender borrower customer client buyer purchaser seller vendor supplier "
     "contractor consultant employee worker provider agreement contract insurer insured member trust fund "
     "issuer holder tenant lessee landlord lessor licensor licensee owner agency authority department office"
 )
-"""What documents call the same one by in several ways, with a capital."""
+"""Capitalized nouns for roles: documents use several for the same party."""
 NOT_ALL: Final = _phrases("not all,not every,not always,not everyone")
 BEFORE: Final = _words("before until till prior bevor bis avant antes hasta")
 AFTER: Final = _words("after once following nachdem nach après después")
-"""What is not so before something is so after it."""
+"""Conjunctions of time. A statement that is false before the event is true after it."""
 DOUBTING: Final = _words(
     "myth misconception denied denies deny denying rejected rejects reject refuted refutes disputed disputes false "
     "untrue incorrect wrong doubted doubts falsely claim claims claimed allege alleges alleged allegation argument "
     "argued rumour rumor misleading unproven"
 )
-"""Before "that": who says it or denies it, and not whether it is so."""
+"""Words before "that" that report or deny a statement without asserting it."""
 REFUTED: Final = _words("false untrue myth incorrect debunked")
 """Words after a statement that refute it."""
 ATTRIBUTIVE: Final = _COLOURS | _words(
@@ -181,12 +183,12 @@ ATTRIBUTIVE: Final = _COLOURS | _words(
     "younger public private internal external minimum maximum domestic foreign major minor senior junior summer winter "
     "short long temporary permanent"
 )
-"""Those of them that tell two things apart as well."""
+"""The opposites that can also distinguish two things."""
 
 CORRELATIVES: Final = _words("nor ni")
-"""The second half of a negation, where the first stands before it ("neither … nor")."""
+"""The second half of a negation, if the first precedes it ("neither … nor")."""
 EITHER: Final = _words("or oder ou o")
-"""Before a negation they leave both open ("little or no", "may or may not")."""
+"""Words before a negation that leave it open whether the statement is true ("little or no", "may or may not")."""
 
 HEDGES: Final = _words(
     "might could would possibly probably likely perhaps maybe allegedly reportedly expected expects expect "
@@ -200,23 +202,24 @@ INTENDING: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("aim", "aims", "hope", "hopes"), frozenset({"to"})),
     "plant": _words("die der das den eine einen ein"),
 }
-"""The same before these words alone: a plan may be one of tariffs, and a plant in the ground."""
+"""Hedges that count only before the listed words, because the nouns are ambiguous: a plan may be a tariff, a plant a
+factory."""
 FUTURE: Final = ("will",)
 AHEAD: Final = frozenset(FUTURE) | _words(
     "plan plans planned planning intend intends intended expect expects expected hope hopes hoped aim aims want wants "
     "propose proposes proposed scheduled set due going about agree agrees agreed promise promises promised pledge "
     "pledges pledged prepare prepares preparing"
 )
-"""Before "to" and a verb, or before the verb itself: what is not done yet."""
+"""Words before "to" and a verb, or before the verb itself, which show that the event has not happened yet."""
 HEDGES_OF_VERBS: Final = AHEAD.difference(FUTURE) | _words("may might could")
 BETWEEN: Final = _words("to be been also then soon later only now already not")
-"""What may stand between these and the verb."""
+"""Words that may occur between a word in ``AHEAD`` and the verb."""
 PERFECT: Final = _words("has have had was were 've")
 PRESENT: Final = _words(
     "is are be being 's 're has have do does can may must should would will get gets stay stays stayed remain remains "
     "remained become becomes became need needs"
 )
-"""In a sentence that tells of what is so: a form in -ed is no word of what has happened there."""
+"""Words that mark a sentence in the present tense, in which a form in -ed is not a past event."""
 QUALIFYING: Final = _words("who whose with without on under over aged holding living")
 """Words after a noun that narrow it to a part."""
 NARROWING: Final = _words(
@@ -230,7 +233,7 @@ NARROWING: Final = _words(
     "late advanced intermediate administrative technical medical legal financial clinical industrial electric "
     "electronic internal external direct indirect unused damaged defective used"
 )
-"""Words before a noun that narrow it to a part: what applies to premium users need not apply to all users."""
+"""Words before a noun that narrow it to a part: a rule for premium users need not apply to all users."""
 BEFORE_A_BORDER: Final = _words(
     "before until till below under first during within vor bis unter avant jusqu antes hasta"
 )
@@ -239,14 +242,14 @@ PERMITTING: Final = _words(
     "can able allowed permitted possible entitled eligible option optional "
     "kann können darf dürfen möglich erlaubt peut peuvent autorisé puede pueden posible permitido"
 )
-"""Claims with these say no more than evidence in which something "may" be done."""
+"""Claims with these words don't go beyond evidence in which something "may" be done."""
 CONDITIONS: Final = _words(
     "if unless except only provided otherwise wenn falls sofern außer nur si sauf seulement excepto salvo solo sólo"
 )
 CONTRASTS: Final = _words(
     "but while whereas although though however aber während sondern mais tandis pero mientras sino"
 )
-"""Open a clause of their own, as commas and semicolons do."""
+"""Words that begin a new clause, as commas and semicolons do."""
 
 LEANING: Final = _words(
     "it its this that these those they their them he she his her such also however therefore thus otherwise "
@@ -257,7 +260,7 @@ LEANING: Final = _words(
     "estas también "
     "además"
 )
-"""A sentence that begins so is understood from the one before it, which it does not assert again."""
+"""Words at the beginning of a sentence that depends on the preceding one without repeating it."""
 
 QUANTIFIERS: Final[dict[str, int]] = {
     word: level
@@ -275,16 +278,16 @@ QUANTIFIERS: Final[dict[str, int]] = {
 }
 
 AT_ALL: Final = _phrases("at all")
-"""Behind a negation it says no more than that."""
+"""A word that adds nothing to the meaning after a negation."""
 SPANS: Final = _words(
     "time times moment second minute minutes hour hours day days night nights morning evening week weeks month months "
     "quarter year years"
 )
-"""Behind a quantifier they say how often, and not of how many."""
+"""Words after a quantifier that make it a frequency rather than a number of things."""
 UNIVERSAL: Final = 4
-"""The level of those that allow no exception."""
+"""The level of quantifiers that allow no exceptions."""
 WHOLE: Final = _phrases("the whole,the entire,an entire")
-"""Of a thing they say as much."""
+"""Quantifiers that mean the same for a single thing."""
 
 CONCEPTS: Final[dict[str, tuple[str, int]]] = {
     word: (concept, sign)
@@ -363,7 +366,9 @@ CONCEPTS: Final[dict[str, tuple[str, int]]] = {
     for sign, words in ((1, positive), (-1, negative))
     for word in words.split()
 }
-"""Words of one concept and its opposite: matched as one, their signs multiplied into the polarity of the sentence."""
+"""Words for a concept and its opposite. They are matched as one concept; their signs are multiplied into the polarity
+of the sentence.
+"""
 
 SYNONYMS: Final[dict[str, str]] = {
     word: f"={group.split()[0]}"

@@ -10,8 +10,8 @@ _LIGHT: Final = 0.3
 
 
 class Lexeme(NamedTuple):
-    """A word as compared: ``key`` is its stem or concept, empty for words without content; ``sign`` distinguishes a
-    concept from its opposite and is 0 for words without one."""
+    """A word in the form that is compared. ``key`` is its stem or concept, or empty for words without content. ``sign``
+    distinguishes a concept from its opposite and is 0 for words that have no opposite."""
 
     key: str
     weight: float
@@ -27,8 +27,8 @@ def _shorter(word: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """Strip a word's endings, in the same rough way for all supported languages, because only the equality of stems
-    matters."""
+    """Strip a word's endings, in the same rough way for all supported languages. This is sufficient because only the
+    equality of stems matters."""
     word = lexicon.IRREGULAR.get(word, word).removesuffix("'s").removesuffix("'")
     for elided in ("l'", "d'", "qu'", "s'", "n'"):
         word = word.removeprefix(elided) if len(word) > len(elided) + 2 else word

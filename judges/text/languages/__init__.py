@@ -1,1 +1,1 @@
-"""Languages: their rules as data, one table (``<language>.toml``) each, and language detection."""
+"""Languages: their rules, stored as one table (``<language>.toml``) per language, and language detection."""

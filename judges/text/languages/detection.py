@@ -1,5 +1,5 @@
-"""Detects the language of a text if it is beyond doubt, by its script or by the function words that every sentence has.
-Takes tens of microseconds per sentence, and hardly any memory."""
+"""Detects the language of text if there is no doubt about it, using the script or the function words that every
+sentence has. Takes tens of microseconds per sentence and hardly any memory."""
 
 import re
 import tomllib
@@ -45,9 +45,8 @@ _MAX_CHARACTERS: Final = 4000
 
 
 def languages_of(text: str) -> frozenset[str]:
-    """The languages that ``text`` may be in (two-letter codes): one, or several close relatives.
-
-    Empty if in doubt: too few words, names, a mixture. ``und`` for a language that is none of those known here.
+    """Return the languages that ``text`` may be in (two-letter codes): one, or several close relatives. The result is
+    empty in case of doubt (too few words, names, mixed languages) and ``und`` for any other language.
     """
     text = _ADDRESS.sub(" ", text[:_MAX_CHARACTERS])
     words = _LATIN_WORD.findall(text)
@@ -57,10 +56,9 @@ def languages_of(text: str) -> frozenset[str]:
 
 
 def is_foreign(text: str, known: Collection[str], *contexts: str) -> bool:
-    """Whether ``text`` is, beyond doubt, in a language other than the ``known`` ones.
-
-    If the text alone leaves doubt and has no word of a known language, ``contexts`` decide, nearest first: the text
-    before it, or the documents. If each of them leaves doubt, all of them together decide.
+    """Return whether ``text`` is clearly in a language other than the ``known`` ones. If the language of the text is in
+    doubt and it contains no word of a known language, ``contexts`` (the text before it, or the documents) decide,
+    nearest first. If each of them leaves doubt, all of them together decide.
     """
     found = languages_of(text)
     if found:
@@ -74,7 +72,7 @@ def is_foreign(text: str, known: Collection[str], *contexts: str) -> bool:
 
 
 def _script(text: str, words: list[str]) -> frozenset[str] | None:
-    """The languages of the script of most of the text; None for Latin."""
+    """Return the languages of the script of most of the text; None for Latin."""
     if not (others := _NOT_LATIN.findall(text)):
         return None
     counts = {name: len(pattern.findall(text)) for name, (pattern, _) in _OTHER.items()}
@@ -105,8 +103,9 @@ def _by_words(words: list[str]) -> frozenset[str]:
 
 
 def _scores(words: list[str]) -> Mapping[str, float]:
-    """The number of words of each language. A capitalised word may be a name: it counts half at the start and not at
-    all later, except in English. Lower-case words with a letter that English lacks count for every language found."""
+    """Return the number of words in each language. A capitalised word may be a name, so it counts half at the start and
+    not at all later, except in English. Lower-case words with a letter that English lacks count towards every language
+    found."""
     scores: defaultdict[str, float] = defaultdict(float)
     accented = 0.0
     for place, word in enumerate(words):
@@ -123,7 +122,8 @@ def _scores(words: list[str]) -> Mapping[str, float]:
 
 
 def _may_be_english(words: list[str]) -> bool:
-    """Whether there is an English word, or no lower-case word of another language that names don't have."""
+    """Return whether there is an English word, or no lower-case word of another language except those that occur in
+    names."""
     folded = [word.casefold() for word in words]
     tables = _tables()
     if any(word in tables["shared"] or word in tables["en"] for word in folded):
@@ -141,7 +141,7 @@ def _leans_to(text: str, language: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _owners() -> Mapping[str, tuple[tuple[str, ...], float]]:
-    """The languages of each word, and its weight."""
+    """Return the languages of each word, and its weight."""
     tables = dict(_tables())
     shared, particles = tables.pop("shared"), tables.pop("particles")
     return {

@@ -1,6 +1,5 @@
-"""Loads the rules for each language from its table (``<language>.toml``), and merges them.
-
-Replies mix languages and don't declare them, so the tables are used together.
+"""Loads the rules for each language from its table (``<language>.toml``) and merges them. Replies mix languages without
+declaring them, so the tables are used together.
 """
 
 import re
@@ -16,7 +15,7 @@ LANGUAGES = ("en", "de", "fr", "es")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRules:
-    """Words, case-folded and without their last full stop, that decide whether a full stop ends a sentence.
+    """Words that decide whether a full stop ends a sentence. They are case-folded, and their last full stop is removed.
 
     ``en.toml`` explains each list.
     """
@@ -36,34 +35,48 @@ class SplitRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRules:
-    """Patterns that match the start of a lower-case sentence, unless a field says otherwise."""
+    """Patterns that match at the start of a lower-case sentence, unless a field says otherwise."""
 
     meta: re.Pattern[str]
     labels: re.Pattern[str]
     headings: re.Pattern[str]
-    """Headings that say nothing about the text below them."""
+    """Generic headings, which don't describe the text below them."""
     refusals: re.Pattern[str]
+    """Matches a refusal. The groups match the words that vary."""
     fillers: re.Pattern[str]
     pronouns: re.Pattern[str]
     connectives: re.Pattern[str]
     contrasts: re.Pattern[str]
-    """Between clauses: a comma or semicolon, and the word that contrasts the second clause with the first."""
+    """Matches the text between two clauses: a comma or semicolon, and the word that contrasts the second clause with
+    the first."""
     attributions: re.Pattern[str]
     """A prefix that names no specific source: "According to the document, ", "The policy says that "."""
     trailing: re.Pattern[str]
-    """At the end, before the end mark: the same after a comma or in brackets."""
+    """A phrase that names no specific source, at the end of a sentence: before the end mark, after a comma or in
+    brackets."""
     openers: re.Pattern[str]
-    """A prefix without content: "Note: ", "The answer to your question is: ", with the question if it is repeated
-    there."""
+    """A prefix without content, such as "Note: " or "The answer to your question is: ", including a repeated
+    question."""
 
 
 _ASKED: Final = r"""(?:,? ["“«„'][^"”»“]{1,300}["”»“']| [^:"“«„]{1,200}?)?"""
 """A question that an answer repeats: ``<asked>`` in the tables."""
 
 
+_SPELT_OUT: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_OPEN_WORDS: Final = re.compile(r"\(\?:(?:\\w\+ | \\w\+)\)(?:\{\d,\d\}|\?)|\[\^[^\]]*\]\{\d+,\d+\}")
+_ESCAPE: Final = re.compile(r"\\\w|\{[^}]*\}|\(\?P<\w+>")
+
+
+def words_in(pattern: str) -> frozenset[str]:
+    """Return the words that a pattern contains literally."""
+    return frozenset(_SPELT_OUT.findall(_ESCAPE.sub(" ", pattern)))
+
+
 @lru_cache(maxsize=8)
 def split_rules(languages: Sequence[str] = LANGUAGES) -> SplitRules:
-    """The merged tables of ``languages`` (a tuple of codes). Raises ValueError for one without a table."""
+    """Return the merged tables of ``languages`` (a tuple of codes). Raises ValueError for a language without a
+    table."""
     tables = [_table(language)["split"] for language in languages]
     words = {
         name: frozenset(word for table in tables for word in table[name])
@@ -75,7 +88,8 @@ def split_rules(languages: Sequence[str] = LANGUAGES) -> SplitRules:
 
 @lru_cache(maxsize=8)
 def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
-    """The merged patterns of ``languages`` (a tuple of codes). Raises ValueError for one without a table."""
+    """Return the merged patterns of ``languages`` (a tuple of codes). Raises ValueError for a language without a
+    table."""
     tables = [_table(language) for language in languages]
 
     def any_of(name: str) -> str:
@@ -88,7 +102,7 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
         meta=opening("meta"),
         labels=opening("labels"),
         headings=re.compile(rf"\W*{any_of('headings')}\W*\Z"),
-        refusals=opening("refusals"),
+        refusals=re.compile(rf"\W*+{_OPEN_WORDS.sub(_grouped, any_of('refusals'))}(?!\w)"),
         fillers=re.compile(rf"\W*{any_of('fillers')}\b,? *"),
         pronouns=opening("pronouns"),
         connectives=opening("connectives"),
@@ -105,6 +119,10 @@ def _expand(entry: str, words: Mapping[str, str]) -> str:
     for name, pattern in (*words.items(), ("asked", _ASKED)):
         entry = entry.replace(f"<{name}>", pattern)
     return entry
+
+
+def _grouped(found: re.Match[str]) -> str:
+    return f"({found[0]})"
 
 
 def _alternatives(entries: Iterable[str]) -> str:

@@ -1,1 +1,1 @@
-"""Training data: public data sets, written claims, claims made by rule, batches."""
+"""Training data: public data sets, handwritten claims, rule-generated claims, and batches."""

@@ -1,7 +1,6 @@
-"""Claims made by rule from the sentences of a passage, with labels that the rule itself gives.
-
-After the entity, number and negation swaps of FactCC (Kryściński et al. 2020) and the minimal pairs of BUMP (Ma et al.
-2023): what is true of a passage is taken from it, what is false differs in one thing.
+"""Generates labelled claims from the sentences of a passage with rules. The rules follow the entity, number and
+negation swaps of FactCC (Kryściński et al. 2020) and the minimal pairs of BUMP (Ma et al. 2023): true claims are taken
+from the passage, and false ones differ from it in one detail.
 """
 
 import random
@@ -19,7 +18,8 @@ Rule = Callable[[str, random.Random], str | None]
 _LEAST_WORDS: Final = 5
 _MOST_WORDS: Final = 45
 _LED: Final = 0.12
-"""Share of the claims, true and false, before which an answer's usual words are put."""
+"""The probability that a claim gets a typical answer prefix, whether it is true or false. Sentences that are repeated
+word for word get none."""
 _WORDS: Final = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _MONTHS: Final[Sequence[str]] = _WORDS["months"]
 _WEEKDAYS: Final[Sequence[str]] = _WORDS["weekdays"]
@@ -61,16 +61,16 @@ _ABBREVIATIONS: Final = [("do not", "don't"), ("does not", "doesn't"), ("did not
 
 
 def sentences(passage: str) -> list[str]:
-    """The sentences of ``passage`` that can stand as claims: of 5 to 45 words, no question, few odd marks."""
+    """Return the sentences of ``passage`` that can be used as claims: 5 to 45 words, no questions, few unusual
+    characters."""
     splitter = IncrementalSplitter()
     found = [sentence.plain for sentence in [*splitter.push(passage), *splitter.flush()]]
     return [text for text in found if _usable(text)]
 
 
 def claims(passage: Sequence[str], others: Sequence[str], rng: random.Random, *, count: int) -> list[Row]:
-    """Make up to ``count`` claims about a passage of these sentences; about as many true as false.
-
-    ``others``: sentences of another passage, for names and numbers to put in and for statements that nothing supports.
+    """Generate up to ``count`` claims about a passage with these sentences, about half of them true. ``others`` are
+    sentences of another passage, which provide names and numbers to insert, and unsupported statements.
     """
     found: list[Row] = []
     for _ in range(count * 3):
@@ -112,20 +112,20 @@ def _reworded(text: str | None, rng: random.Random) -> str | None:
 
 
 def lead(sentence: str, rng: random.Random) -> str:
-    """The sentence after words that answers begin with and that say nothing."""
+    """Return the sentence with an answer prefix that states nothing."""
     return rng.choice(_LEADS) + _lowered(sentence)
 
 
-# True of the passage
+# True claims
 
 
 def verbatim(sentence: str, rng: random.Random) -> str | None:
-    """The sentence as it stands."""
+    """Return the sentence unchanged."""
     return sentence
 
 
 def merge(passage: Sequence[str], rng: random.Random) -> str | None:
-    """Two sentences in one."""
+    """Join two sentences into one."""
     if len(passage) < 2:
         return None
     first = rng.randrange(len(passage) - 1)
@@ -140,7 +140,7 @@ def merge(passage: Sequence[str], rng: random.Random) -> str | None:
 
 
 def shorten(sentence: str, rng: random.Random) -> str | None:
-    """The sentence without an aside, a lead or a clause at its end."""
+    """Remove an aside, an introductory phrase or a final clause."""
     cuts: list[tuple[re.Pattern[str], str]] = [
         (_PARENTHESIS, ""), (_LEAD, ""), (_TAIL, "."), (_PARTICIPLE, "."),
     ]  # fmt: skip
@@ -153,7 +153,7 @@ def shorten(sentence: str, rng: random.Random) -> str | None:
 
 
 def part(sentence: str, rng: random.Random) -> str | None:
-    """One of two clauses, where both can stand alone."""
+    """Return one of two independent clauses."""
     parts = _CLAUSES.split(sentence)
     if len(parts) != 2 or any(len(one.split()) < 5 or not _AUXILIARY.search(one) for one in parts):
         return None
@@ -168,7 +168,7 @@ def apposition(sentence: str, rng: random.Random) -> str | None:
 
 
 def synonyms(sentence: str, rng: random.Random) -> str | None:
-    """Other words and forms for the same."""
+    """Replace words with synonyms and other forms."""
 
     def other(match: re.Match[str]) -> str:
         choices = _SAME.get(match[0])
@@ -183,7 +183,7 @@ def synonyms(sentence: str, rng: random.Random) -> str | None:
 
 
 def approximate(sentence: str, rng: random.Random) -> str | None:
-    """A number rounded, or bounded, and said to be so."""
+    """Replace a number with a rounded value or a bound, and adjust the wording."""
     found = [match for match in _NUMBER.finditer(sentence) if not _is_year(match[0])]
     if not found:
         return None
@@ -208,11 +208,11 @@ def approximate(sentence: str, rng: random.Random) -> str | None:
     return before + text + sentence[match.end() :]
 
 
-# False of it
+# False claims
 
 
 def swap_number(sentence: str, rng: random.Random) -> str | None:
-    """Another number in the place of one, of like size."""
+    """Replace a number with another of similar size."""
     found = [*_NUMBER.finditer(sentence), *_NUMERAL.finditer(sentence)]
     if not found:
         return None
@@ -221,7 +221,8 @@ def swap_number(sentence: str, rng: random.Random) -> str | None:
 
 
 def borrow_number(sentence: str, passage: Sequence[str], rng: random.Random) -> str | None:
-    """Another number of the same passage in the place of one: a falsehood all of whose words stand there."""
+    """Replace a number with another from the same passage, so that all words of the false claim occur in the
+    passage."""
     found = list(_NUMBER.finditer(sentence))
     if not found:
         return None
@@ -233,7 +234,7 @@ def borrow_number(sentence: str, passage: Sequence[str], rng: random.Random) -> 
 
 
 def swap_date(sentence: str, rng: random.Random) -> str | None:
-    """Another month or day of the week."""
+    """Replace a month or weekday with another."""
     for pattern, names in ((_MONTH, _MONTHS), (_WEEKDAY, _WEEKDAYS)):
         if (match := pattern.search(sentence)) and not (match[0] == "May" and match.start() == 0):
             other = rng.choice([name for name in names if name != match[0]])
@@ -242,7 +243,7 @@ def swap_date(sentence: str, rng: random.Random) -> str | None:
 
 
 def negate(sentence: str, rng: random.Random) -> str | None:
-    """A negation put in, or taken out."""
+    """Add or remove a negation."""
     if match := _NEGATED.search(sentence):
         return sentence[: match.start()] + match[1] + " " + sentence[match.end() :]
     if re.search(r"\b(?:not|never|no|n't|nor|neither)\b", sentence):
@@ -258,7 +259,7 @@ def negate(sentence: str, rng: random.Random) -> str | None:
 
 
 def oppose(sentence: str, rng: random.Random) -> str | None:
-    """A word's opposite in its place."""
+    """Replace a word with its opposite."""
     found = [match for match in _WORD.finditer(sentence) if match[0] in _OPPOSITE]
     if not found:
         return None
@@ -267,7 +268,7 @@ def oppose(sentence: str, rng: random.Random) -> str | None:
 
 
 def swap_name(sentence: str, names: Sequence[str], rng: random.Random) -> str | None:
-    """Another name in the place of one."""
+    """Replace a name with another."""
     found = list(_NAME.finditer(sentence))
     if not found:
         return None
@@ -280,7 +281,7 @@ def swap_name(sentence: str, names: Sequence[str], rng: random.Random) -> str | 
 
 
 def overstate(sentence: str, rng: random.Random) -> str | None:
-    """ "May" made "will", "some" made "all"."""
+    """ "May" replaced by "will", "some" by "all"."""
     if match := _HEDGE.search(sentence):
         return sentence[: match.start()] + "will " + sentence[match.end() :]
     if match := _SOME.search(sentence):
@@ -290,7 +291,7 @@ def overstate(sentence: str, rng: random.Random) -> str | None:
 
 
 def add_detail(sentence: str, others: Sequence[str], rng: random.Random) -> str | None:
-    """A clause from elsewhere at its end."""
+    """Append a clause from another passage."""
     parts = _CLAUSES.split(rng.choice(others))
     tail = parts[-1].rstrip(".")
     if not 4 <= len(tail.split()) <= 16:
@@ -329,7 +330,8 @@ def _names(passage: Sequence[str]) -> list[str]:
 
 
 def _conditional(tail: str) -> bool:
-    """Whether what was cut off bounds what remains: a statement without its condition does not follow."""
+    """Return whether the removed part restricts the rest. A statement without its condition does not follow from the
+    passage."""
     return bool(re.search(r"\b(?:unless|if|except|only|until|provided)\b", tail))
 
 

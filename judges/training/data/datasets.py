@@ -1,4 +1,4 @@
-"""Rows of public data sets to groups of claims about one premise."""
+"""Groups the rows of public data sets into claims about the same premise."""
 
 import gzip
 import json
@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Final
 
 SNLI: Final = "SNLI"
-"""The set of captions: the encoder alone learns from it."""
+"""The caption data set, which is used only to train the encoder."""
 WRITTEN: Final = "written"
-"""The claims written for training, see ``judges.training.data.written_claims``."""
+"""The handwritten training claims, see ``judges.training.data.written_claims``."""
 HELD_OUT: Final = 0.06
-"""Share of the premises that the encoder never sees; the combiner is fitted on them."""
+"""The share of premises held out from the encoder's training. The combiner is fitted on them."""
 
 
 class Target(IntEnum):
-    """What a claim is to its premise. ``OTHER`` is either of the two before it: the source tells two classes only."""
+    """The label of a claim, given its premise. ``OTHER`` means neutral or contradicted, in sources with only two
+    classes."""
 
     ENTAILED = 0
     NEUTRAL = 1
@@ -65,8 +66,10 @@ SHARES: Final[Mapping[str, float]] = {
     "WiCE-subclaim-partial": 0.7,
     WRITTEN: 3.0,
 }
-"""How often a source's rows are seen in an epoch, 1 where it is not named: more for human labels on passages and for
-the written claims, less for single sentences, rule-made claims, captions and sets that are almost of one class."""
+"""Number of times that a source's rows are used per epoch; 1 for sources that aren't listed. It is higher for passages
+with human labels and for handwritten claims, and lower for single sentences, rule-generated claims, captions, and data
+sets that consist almost entirely of one class.
+"""
 
 NO_LICENCE_STATED: Final = frozenset(
     {
@@ -97,7 +100,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A premise and the claims about it."""
+    """A premise with the claims about it."""
 
     premise: str
     rows: tuple[Row, ...]
@@ -105,7 +108,7 @@ class Group:
 
 
 def read(file: Path, *, source: str | None = None) -> Iterator[Mapping[str, str]]:
-    """The rows of a gzipped JSON-lines file as they stand there; ``source`` names them where they name none."""
+    """Yield the rows of a gzipped JSON-lines file. ``source`` is the source of rows that don't name one."""
     with gzip.open(file, mode="rt", encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
@@ -125,7 +128,7 @@ def load(folder: Path, *, stated_only: bool = False) -> list[Group]:
 
 
 def group(rows: Iterable[Mapping[str, str]]) -> list[Group]:
-    """Put the claims of one premise together, in the order in which premises first appear."""
+    """Group claims by premise, in the order in which the premises first appear."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.get("label") not in _TARGETS or not row.get("premise") or not row.get("hypothesis"):
@@ -136,12 +139,13 @@ def group(rows: Iterable[Mapping[str, str]]) -> list[Group]:
 
 
 def held_out(group: Group) -> bool:
-    """Whether a premise is kept from the encoder; decided by its hash, so the same in every run."""
+    """Return whether a premise is held out from the encoder's training. Its hash decides, so it is the same in every
+    run."""
     digest = blake2b(group.premise.encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") / 2**32 < HELD_OUT
 
 
 def split(groups: Sequence[Group]) -> tuple[list[Group], list[Group]]:
-    """The groups to train the encoder on and those to fit the combiner on. Captions are in the first alone."""
+    """Return the groups for training the encoder and those for fitting the combiner. Captions are only in the first."""
     kept = [one for one in groups if one.source != SNLI and held_out(one)]
     return [one for one in groups if one.source == SNLI or not held_out(one)], kept

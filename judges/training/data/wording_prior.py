@@ -1,4 +1,4 @@
-"""Rows of the pool by their wording alone, whatever they say."""
+"""Estimates the labels of training rows from their wording alone."""
 
 import random
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ import numpy.typing as npt
 
 from judges.cross_encoder.model_files import cores
 from judges.features import Prepared, measure_wording, prepare
-from judges.features.ngram_overlap import share_of_runs, stands, words_of
+from judges.features.word_overlap import share_of_runs, stands, words_of
 from judges.training.data.datasets import SNLI, Group, Target
 from judges.training.evaluation.metrics import Floats
 
 _ROWS: Final = 40_000
 _PART: Final = 200
-"""Rows given to a process at once."""
+"""The number of rows passed to a process at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worded:
-    """Rows as (rows, measures), whether each is entailed, and its source."""
+    """The measures as an array (rows, measures); for each row, whether it is entailed, and its source."""
 
     measures: Floats
     entailed: npt.NDArray[np.bool_]
@@ -31,7 +31,7 @@ class Worded:
 
 
 def measure_rows(groups: Sequence[Group], *, seed: int = 11) -> Worded:
-    """The wording of rows drawn from ``groups``, captions left out."""
+    """Return the wording measures of rows sampled from ``groups``, without captions."""
     rows = [(group.premise, row) for group in groups if group.source != SNLI for row in group.rows]
     drawn = random.Random(seed).sample(rows, min(len(rows), _ROWS))
     return Worded(
@@ -42,7 +42,7 @@ def measure_rows(groups: Sequence[Group], *, seed: int = 11) -> Worded:
 
 
 def measure_pairs(pairs: Sequence[tuple[str, str]]) -> Floats:
-    """The measures of each (premise, claim)."""
+    """Return the measures for each pair (premise, claim)."""
     with ProcessPoolExecutor(cores()) as pool:
         return np.array(list(pool.map(_measure, pairs, chunksize=_PART)))
 
@@ -52,8 +52,9 @@ def _measure(pair: tuple[str, str]) -> list[float]:
 
 
 def measures(evidence: Prepared, claim: Prepared) -> list[float]:
-    """What the combiner weighs of a claim's wording, then: shares of the claim that are runs of three words of the
-    evidence, its longest run, its numbers and its names; logarithms of both lengths in words."""
+    """Return the combiner's wording measures, followed by: the shares of the claim that are three-word runs from the
+    evidence, its longest run, its numbers and its names; and the logarithms of both lengths in words.
+    """
     words = words_of(claim)
     shared = measure_wording(evidence, claim)
     combined = [shared.content, shared.sentence, shared.pairs]

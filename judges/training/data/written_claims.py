@@ -1,8 +1,9 @@
-"""Claims written for training: true ones in quite other words, and false ones that differ in one thing.
+"""Claims written for training: true ones in very different words, and false ones that differ in one detail.
 
-What public sets hardly have and rules hardly make: roles exchanged, conditions dropped, plans told as done, one thing's
-property told of another, each beside a true claim in much the same words (after the synthetic claims of MiniCheck, Tang
-et al. 2024). Some are about passages of the pool, which stay there: a digest says which. Others bring their own.
+They cover what public data sets and rules rarely produce: swapped roles, dropped conditions, plans presented as facts,
+and properties attributed to the wrong thing, each next to a true claim in similar words (following the synthetic claims
+of MiniCheck, Tang et al. 2024). Some are about passages in the public data sets, referenced by digest; others include
+their own passages.
 """
 
 import json
@@ -24,14 +25,14 @@ _LISTS: Final = (
 
 
 def load(groups: Sequence[Group], folder: Path = FOLDER) -> list[Group]:
-    """The claims of ``folder``'s ``*.jsonl``: an object a passage, with lists of claims by what they are to it.
-
-    A passage stands there as ``premise``, or as the ``digest`` of a premise of ``groups``; claims about passages that
-    are not among them are left out. Raises ValueError for an object that has neither, or no claim.
+    """Return the claims in the ``*.jsonl`` files in ``folder``. Each line is an object for one passage, with a list of
+    claims for each label. The passage is given as ``premise``, or as the ``digest`` of a premise in ``groups``; claims
+    about passages that aren't in ``groups`` are skipped. Raises ValueError for an object with neither, or without
+    claims.
     """
     known = {digest(group.premise): group.premise for group in groups}
     found: list[Group] = []
-    for file in sorted(folder.glob("*.jsonl")):
+    for file in sorted(folder.rglob("*.jsonl"), key=lambda file: file.name):
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
             one = json.loads(line)
             rows = tuple(Row(claim, target, WRITTEN) for name, target in _LISTS for claim in one.get(name, ()))
@@ -43,7 +44,7 @@ def load(groups: Sequence[Group], folder: Path = FOLDER) -> list[Group]:
 
 
 def rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """The written claims of ``groups``, as rows to judge."""
+    """Return the handwritten claims in ``groups``, as rows to judge."""
     return [
         {"premise": group.premise, "hypothesis": row.claim, "label": row.target.name.lower(), "source": "twins"}
         for group in groups
@@ -56,7 +57,7 @@ def measured(file: Path) -> list[dict[str, Any]]:
     """Claims about invented documents, as rows to judge: sentences of an assistant's answers over several
     (``REPLIES``), or true and false ones in other words about a single passage (``PARAPHRASES``).
 
-    They were written to measure with, by others than the claims to train on, and are never trained on.
+    They are used only for evaluation, never for training, and their authors didn't write the training claims.
     """
     cases = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [
@@ -68,5 +69,5 @@ def measured(file: Path) -> list[dict[str, Any]]:
 
 
 def digest(premise: str) -> str:
-    """What stands for a premise of the pool."""
+    """Return the digest that identifies a premise."""
     return blake2b(premise.encode(), digest_size=8).hexdigest()

@@ -1,1 +1,1 @@
-"""The encoder: base models, the model, the training loop."""
+"""The encoder: its base models, its architecture and its training loop."""

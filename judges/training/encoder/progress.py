@@ -1,4 +1,4 @@
-"""How far a run is: figures of the encoder alone on small samples of all that it is to be good at."""
+"""Tracks the progress of a run by evaluating the encoder alone on small samples of each target domain."""
 
 import logging
 import random
@@ -39,7 +39,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Curve:
-    """Writes a line of figures for each look at a run to ``curve.md`` in its folder."""
+    """Writes a line of metrics to ``curve.md`` in the run's folder at each evaluation."""
 
     def __init__(
         self, folder: Path, encoder: Encoder, dev: Rows, kept: Sequence[Group], *, prefix: bool = True, threads: int = 2
@@ -63,15 +63,15 @@ class Curve:
     def __call__(self, judge: Judge, step: int, tokens: int, loss: float) -> None:
         dev = self._judged(judge, self._dev)
         figures = evaluate.by_source(self._dev, dev, threshold=0.5)
-        told = [macro(figures, "roc_auc"), macro(figures, "balanced_accuracy")]
+        columns = [macro(figures, "roc_auc"), macro(figures, "balanced_accuracy")]
         entailed = self._judged(judge, self._replies)[:, 0]
         labels = np.array([row["label"] for row in self._replies])
-        told += _against(entailed, labels)
-        told += [float((entailed[labels == label] >= 0.5).mean()) for label in ("entailed", "contradicted")]
+        columns += _against(entailed, labels)
+        columns += [float((entailed[labels == label] >= 0.5).mean()) for label in ("entailed", "contradicted")]
         for rows, places in zip(self._others, (1, 2), strict=True):
             labels = np.array([row["label"] for row in rows])
-            told += _against(self._judged(judge, rows)[:, 0], labels)[:places]
-        self._write([str(step), str(tokens // 1000), f"{loss:.3f}", *(f"{one:.3f}" for one in told)])
+            columns += _against(self._judged(judge, rows)[:, 0], labels)[:places]
+        self._write([str(step), str(tokens // 1000), f"{loss:.3f}", *(f"{value:.3f}" for value in columns)])
 
     def _judged(self, judge: Judge, rows: Rows) -> Any:
         return evaluate.probabilities(judge, rows, self._encoder, prefix=self._prefix, threads=self._threads)
@@ -84,7 +84,7 @@ class Curve:
 
 
 def _against(entailed: Any, labels: Any) -> list[float]:
-    """ROC-AUC of what is entailed against all else, and against what is contradicted alone."""
+    """the ROC-AUC of entailed claims against all others, and against contradicted claims only."""
     true, false = labels == "entailed", labels == "contradicted"
     return [roc_auc(entailed, true), roc_auc(entailed[true | false], true[true | false])]
 

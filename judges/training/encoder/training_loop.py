@@ -2,10 +2,9 @@
 
 import json
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,24 +13,27 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from judges.training.data.batching import Batch, Encoder, Sampler, batches
+from judges.training.data.batching import Batch, Encoder, batches
 from judges.training.data.datasets import Group
+from judges.training.data.sampling import Sampler
+from judges.training.encoder import checkpoints
 from judges.training.encoder.bases import MINILM
 from judges.training.encoder.model import Judge, loss
 
 log = logging.getLogger(__name__)
 
-_LAST, _PLAN = "last.pt", "plan.json"
 _SMOOTH: Final = 0.99
 
 Progress = Callable[[Judge, int, int, float], None]
-"""Told now and then of the judge as it stands, the steps and tokens it has behind it, and its loss."""
+"""Called at intervals with the current judge, the steps and tokens so far, and the loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to train. ``steps`` in all; the learning rate rises over ``warm_up`` steps, holds, and falls to 0 over the
-    last ``cool_down``. A step is ``parts`` batches, each bounded by ``claims`` and ``tokens``."""
+    """The training plan. ``steps`` is the total; the learning rate rises over ``warm_up`` steps, stays constant, and
+    falls to 0 over the last ``cool_down`` steps. A step consists of ``parts`` batches, each limited by ``claims`` and
+    ``tokens``.
+    """
 
     base: str = MINILM
     steps: int
@@ -44,40 +46,56 @@ class Plan:
     seed: int = 20
     prefix: bool = True
     every: int = 100
-    """Steps from one checkpoint to the next."""
+    """The number of steps between checkpoints."""
     minutes: float = 8.0
-    """Longest time from one checkpoint to the next."""
+    """The maximum number of minutes between checkpoints."""
     shown: int = 500
-    """Steps from one look at its progress to the next."""
+    """The number of steps between progress evaluations."""
     frozen: int = 0
-    """Lowest layers that are not trained, and with any the embeddings, in the first ``frozen_until`` steps."""
+    """The number of lowest layers that are frozen in the first ``frozen_until`` steps. If it isn't 0, the embeddings
+    are frozen too."""
     frozen_until: int = 0
+    rank: int = 0
+    """The rank of the adapters, or 0 to train the matrices themselves. With adapters, the lowest layers stay frozen."""
+    first: int = 0
+    """The step at which this run began, if it continues another run. The learning rate warms up again from there."""
     priors_from: int = 0
-    """The step from which on what a claim's words tell is added to what the model says; learning against it from the
-    first step learns nothing for long."""
+    """The first step at which the wording prior is added to the model's logits. If the prior were added from the first
+    step, the model would learn nothing for a long time."""
     begun: bool = False
-    """Whether the run set out from an exported judge in place of the base model."""
+    """Whether the run started from an exported judge instead of the base model."""
     half: bool = True
-    """Compute in bfloat16, where the CPU is made for it three times as fast; the weights stay as they are."""
+    """Whether to compute in bfloat16, which is three times as fast on CPUs that support it. The weights keep their
+    precision."""
     threads: int = 2
+
+    def frozen_at(self, step: int) -> int:
+        """Return the number of lowest layers that are frozen at ``step``."""
+        return self.frozen if self.rank or step < self.frozen_until else 0
 
 
 def train(
-    judge: Judge, groups: list[Group], encoder: Encoder, plan: Plan, folder: Path, progress: Progress | None = None
+    judge: Judge,
+    groups: list[Group],
+    encoder: Encoder,
+    plan: Plan,
+    folder: Path,
+    progress: Progress | None = None,
+    *,
+    tokens: int = 0,
 ) -> None:
-    """Train ``judge``, going on from ``folder/last.pt`` if it is there.
-
-    The state is written there every ``plan.every`` steps or ``plan.minutes``, by way of a temporary file. A changed
-    plan is taken up: the rate follows from the step alone. The data seen before an interruption is not seen again
-    before its epoch ends.
+    """Train ``judge``, resuming the run in ``folder`` if it exists. The state of the run is written there every
+    ``plan.every`` steps or ``plan.minutes`` minutes. The plan may change between runs, because the learning rate
+    depends only on the step. Data used before an interruption isn't used again in the same epoch. ``tokens`` is the
+    number of tokens already read by the run that this run continues.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _PLAN).write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
+    (folder / checkpoints.PLAN).write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
     torch.manual_seed(plan.seed)
-    judge.freeze(0)
-    trained = [one for one in judge.parameters() if one.requires_grad]
+    judge.freeze(plan.frozen if plan.rank else 0)
+    trained = [parameter for parameter in judge.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(_by_decay(trained), lr=plan.rate, betas=(0.9, 0.98), eps=1e-6, fused=True)
-    step, tokens, mean = _resume(judge, optimizer, folder / _LAST)
+    step, tokens, mean = checkpoints.resume(judge, optimizer, folder) or (plan.first, tokens, 0.0)
     log.info("beginning at step %d", step)
     stream = _stream(Sampler(groups, encoder, seed=plan.seed), encoder, plan, skip=step)
     began, counted = time.monotonic(), 0
@@ -88,7 +106,7 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = _rate(plan, step)
             value, read = workers.end()
-            nn.utils.clip_grad_norm_([one for one in trained if one.grad is not None], 1.0)
+            nn.utils.clip_grad_norm_([parameter for parameter in trained if parameter.grad is not None], 1.0)
             optimizer.step()
             workers.renew()
             step += 1
@@ -102,7 +120,7 @@ def train(
             late = time.monotonic() - saved >= 60 * plan.minutes
             if step % plan.every == 0 or step == plan.steps or late:
                 saved = time.monotonic()
-                _save(judge, optimizer, {"step": step, "tokens": tokens, "loss": mean}, folder / _LAST)
+                checkpoints.save(judge, optimizer, {"step": step, "tokens": tokens, "loss": mean}, folder)
             if progress is not None and (step % plan.shown == 0 or step == plan.steps):
                 progress(workers.judge, step, tokens, mean)
                 began, counted = time.monotonic(), 0
@@ -110,8 +128,9 @@ def train(
 
 
 class _Workers:
-    """Threads that compute the gradients of batches, one core each: none waits for another before a step's end, which
-    is what many small operations spread over all cores do most of the time on a busy machine."""
+    """Threads that compute the gradients of batches, on one core each. They wait for each other only at the end of a
+    step. If each small operation were spread over all cores, it would spend most of its time waiting on a busy machine.
+    """
 
     def __init__(self, judge: Judge, trained: Sequence[nn.Parameter], plan: Plan) -> None:
         self._plan = plan
@@ -120,9 +139,9 @@ class _Workers:
         self.judge = judge.halved() if plan.half else judge
         self._pool = ThreadPoolExecutor(plan.threads, initializer=torch.set_num_threads, initargs=(1,))
         self._lock = threading.Lock()
-        names = {id(one): name for name, one in judge.named_parameters()}
-        mine = dict(self.judge.named_parameters())
-        self._copies = [mine[names[id(one)]] for one in trained]
+        names = {id(parameter): name for name, parameter in judge.named_parameters()}
+        copies = dict(self.judge.named_parameters())
+        self._copies = [copies[names[id(parameter)]] for parameter in trained]
         self._running: list[Future[float]] = []
         self._tokens = 0
 
@@ -132,101 +151,64 @@ class _Workers:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    def begin(self, given: Sequence[Batch], step: int) -> None:
-        """Set out to compute the gradients of the mean loss over the claims of ``given``."""
-        for one in self._trained:
-            one.grad = None
+    def begin(self, group: Sequence[Batch], step: int) -> None:
+        """Start computing the gradients of the mean loss over the claims in ``group``."""
+        for parameter in self._trained:
+            parameter.grad = None
         self.judge.train()
-        self.judge.freeze(self._plan.frozen if step < self._plan.frozen_until else 0)
-        claims = sum(len(batch.targets) for batch in given)
-        self._tokens = sum(len(batch.ids) for batch in given)
-        told = step >= self._plan.priors_from
-        self._running = [self._pool.submit(self._add, batch, claims, told) for batch in given]
+        self.judge.freeze(self._plan.frozen_at(step))
+        claims = sum(len(batch.targets) for batch in group)
+        self._tokens = sum(len(batch.ids) for batch in group)
+        use_prior = step >= self._plan.priors_from
+        self._running = [self._pool.submit(self._add, batch, claims, use_prior) for batch in group]
 
     def end(self) -> tuple[float, int]:
-        """Wait for the gradients; the loss and the tokens read."""
-        return sum(one.result() for one in self._running), self._tokens
+        """Wait for the gradients. Return the loss and the number of tokens read."""
+        return sum(loss_part.result() for loss_part in self._running), self._tokens
 
     def renew(self) -> None:
-        """Take over the weights as they have become."""
+        """Copy the updated weights."""
         if self.judge is not self._source:
             with torch.no_grad():
-                for copy, one in zip(self._copies, self._trained, strict=True):
-                    if one.grad is not None:
-                        copy.copy_(one)
+                for copy, parameter in zip(self._copies, self._trained, strict=True):
+                    if parameter.grad is not None:
+                        copy.copy_(parameter)
 
-    def _add(self, batch: Batch, claims: int, told: bool) -> float:
-        wanted = [(one, copy) for one, copy in zip(self._trained, self._copies, strict=True) if copy.requires_grad]
-        priors = torch.from_numpy(batch.priors) if told else None
+    def _add(self, batch: Batch, claims: int, use_prior: bool) -> float:
+        pairs = zip(self._trained, self._copies, strict=True)
+        trained = [(parameter, copy) for parameter, copy in pairs if copy.requires_grad]
+        priors = torch.from_numpy(batch.priors) if use_prior else None
         logits = self.judge(batch, prefix=self._plan.prefix)
         value: Tensor = loss(logits, torch.from_numpy(batch.targets), priors) * (len(batch.targets) / claims)
-        found = torch.autograd.grad(value, [copy for _, copy in wanted])
+        gradients = torch.autograd.grad(value, [copy for _, copy in trained])
         with self._lock:
-            for (one, _), gradient in zip(wanted, found, strict=True):
-                if one.grad is None:
-                    one.grad = gradient.to(one.dtype)
+            for (parameter, _), gradient in zip(trained, gradients, strict=True):
+                if parameter.grad is None:
+                    parameter.grad = gradient.to(parameter.dtype)
                 else:
-                    one.grad.add_(gradient)
+                    parameter.grad.add_(gradient)
         return value.item()
 
 
-def mean(runs: Sequence[Path], folder: Path) -> None:
-    """Write the mean of the weights of several runs: a run in ``folder`` that can be shipped and is not gone on with.
-
-    Runs that share their beginning lie close enough together for it, and it is better than each of them (Wortsman et
-    al., "Model soups", ICML 2022). Raises FileNotFoundError, or ValueError for runs of different models.
-    """
-    states = [torch.load(run / _LAST, weights_only=True) for run in runs]
-    first = states[0]["model"]
-    if any(_shapes(state["model"]) != _shapes(first) for state in states):
-        raise ValueError("the runs are of different models")
-    weights = {name: torch.stack([state["model"][name].float() for state in states]).mean(0) for name in first}
-    plans = [json.loads((run / _PLAN).read_text(encoding="utf-8")) for run in runs]
-    folder.mkdir(parents=True, exist_ok=True)
-    of = [{**plan, "steps": state["step"]} for plan, state in zip(plans, states, strict=True)]
-    (folder / _PLAN).write_text(json.dumps({**plans[-1], "mean_of": of}, indent=1) + "\n", encoding="utf-8")
-    torch.save({"model": weights, "step": max(state["step"] for state in states)}, folder / _LAST)
-
-
-def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
-    return {name: value.shape for name, value in weights.items()}
-
-
 def _by_decay(trained: Sequence[nn.Parameter]) -> list[dict[str, Any]]:
-    """No weight decay on biases and norms."""
+    """Biases and norms have no weight decay."""
     return [
-        {"params": [one for one in trained if one.dim() > 1], "weight_decay": 0.01},
-        {"params": [one for one in trained if one.dim() == 1], "weight_decay": 0.0},
+        {"params": [parameter for parameter in trained if parameter.dim() > 1], "weight_decay": 0.01},
+        {"params": [parameter for parameter in trained if parameter.dim() == 1], "weight_decay": 0.0},
     ]
 
 
 def _rate(plan: Plan, step: int) -> float:
-    rising = (step + 1) / max(1, plan.warm_up)
+    rising = (step - plan.first + 1) / max(1, plan.warm_up)
     falling = (plan.steps - step) / max(1, plan.cool_down)
     return plan.rate * min(1.0, rising, falling)
 
 
 def _stream(sampler: Sampler, encoder: Encoder, plan: Plan, *, skip: int) -> Iterator[Batch]:
-    """Batches without end. After a resume the order goes on with another seed: no step is spent on skipping."""
+    """Yield an infinite stream of batches. After a resume, the order continues with a different seed, so no time is
+    spent on skipping data.
+    """
     number = 0
     while True:
         yield from batches(sampler.epoch(number + 1000 * skip), encoder, claims=plan.claims, tokens=plan.tokens)
         number += 1
-
-
-def _save(judge: Judge, optimizer: torch.optim.Optimizer, state: Mapping[str, Any], file: Path) -> None:
-    partial = file.with_suffix(".partial")
-    torch.save({"model": judge.state_dict(), "optimizer": optimizer.state_dict(), **state}, partial)
-    os.replace(partial, file)
-
-
-def _resume(judge: Judge, optimizer: torch.optim.Optimizer, file: Path) -> tuple[int, int, float]:
-    """Steps and tokens behind it, and the loss."""
-    if not file.is_file():
-        return 0, 0, 0.0
-    state = torch.load(file, weights_only=True)
-    if "optimizer" not in state:
-        raise ValueError(f"{file.parent} is the mean of other runs, and no run to go on with")
-    judge.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return int(state["step"]), int(state["tokens"]), float(state["loss"])

@@ -1,1 +1,1 @@
-"""What the judge is measured by, and on what."""
+"""Evaluates the judge: metrics and data sets."""

@@ -1,4 +1,4 @@
-"""The encoder alone on a data set: probabilities of its rows, and figures per source."""
+"""Evaluates the encoder alone on a data set: probabilities for its rows, and metrics per source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,17 +12,18 @@ import torch
 from judges.training.data.batching import CLAIM_TOKENS, MOST_WINDOWS, WINDOW_TOKENS, Encoder, Item, collate, nearest
 from judges.training.data.datasets import Target, read
 from judges.training.encoder.model import Judge
-from judges.training.evaluation.metrics import Figures, Floats, measure
+from judges.training.evaluation.metrics import Figures, Floats, measure, truth_of
 
 _BATCH_TOKENS = 2000
 _CLAIMS = 8
-"""Claims about the same evidence that are judged in one go."""
+"""The maximum number of claims about the same evidence that are judged together."""
 
 
 def probabilities(
     judge: Judge, rows: Sequence[Mapping[str, Any]], encoder: Encoder, *, prefix: bool = True, threads: int = 1
 ) -> Floats:
-    """P(entailed, neutral, contradicted) of rows with ``hypothesis`` and ``premise`` or ``documents``, as (rows, 3)."""
+    """Return P(entailed, neutral, contradicted) for rows with ``hypothesis`` and ``premise`` or ``documents``: (rows,
+    3)."""
     judge.eval()
     found = np.zeros((len(rows), 3))
 
@@ -38,9 +39,10 @@ def probabilities(
 
 
 def by_source(rows: Sequence[Mapping[str, str]], probabilities: Floats, *, threshold: float) -> dict[str, Figures]:
-    """Figures per source of rows that have a ``label``; contradicted is what is likelier than both others."""
+    """Return the metrics per source for rows with a ``label``. A claim is contradicted if that class is the most likely
+    one."""
     sources = sorted({row["source"] for row in rows})
-    truth = np.array([row["label"] in ("entailed", "supported") for row in rows])
+    truth = truth_of(rows)
     blocked = probabilities.argmax(1) == Target.CONTRADICTED
     found: dict[str, Figures] = {}
     for source in sources:
@@ -50,7 +52,7 @@ def by_source(rows: Sequence[Mapping[str, str]], probabilities: Floats, *, thres
 
 
 def load(file: Path) -> list[Mapping[str, str]]:
-    """The rows of a data set file."""
+    """Return the rows of a data set file."""
     return list(read(file))
 
 
@@ -58,11 +60,11 @@ def load(file: Path) -> list[Mapping[str, str]]:
 class _Asked:
     item: Item
     places: Sequence[int]
-    """Where the rows of its claims stand."""
+    """The row indices of the claims."""
 
 
 def _asked(rows: Sequence[Mapping[str, Any]], encoder: Encoder) -> list[_Asked]:
-    """Rows about the same evidence together, unless each claim has to choose its own windows of it."""
+    """Groups rows about the same evidence, unless each claim must select its own windows."""
     together: dict[tuple[str, ...], list[int]] = {}
     for place, row in enumerate(rows):
         together.setdefault(tuple(row.get("documents") or (row["premise"],)), []).append(place)

@@ -1,4 +1,4 @@
-"""The whole judge on a data set, as a policy with default rules would have it."""
+"""Evaluates the whole judge on a data set, using the thresholds of the default policy rules."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -24,27 +24,27 @@ from judges.features import (
     measure_wording,
     vector,
 )
-from judges.thresholds import Thresholds
-from judges.training.evaluation.metrics import Figures, Floats, measure
+from judges.label_thresholds import Thresholds
+from judges.training.evaluation.metrics import Figures, Floats, measure, truth_of
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span
 from judges.verdicts.claim_judge import ClaimJudge
 
 THRESHOLDS = Thresholds()
-"""Those of a policy that sets none."""
+"""The default thresholds of a policy."""
 
 _SOURCES_PER_CLAIM = 5
 
 _PART = 100
-"""Claims given to a process at once."""
+"""The number of claims passed to a process at a time."""
 
 Rows = Sequence[Mapping[str, Any]]
-Asked = tuple[Sequence[str], str]
-"""Documents, and a claim about them."""
+ClaimAndDocuments = tuple[Sequence[str], str]
+"""The documents, and a claim about them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the judge had before it of one claim: the combiner's vector, the wording shared, what the signals saw."""
+class JudgeInputs:
+    """The combiner's inputs for one claim: features, wording measures and signals."""
 
     vector: list[float]
     wording: Wording
@@ -52,13 +52,13 @@ class Seen:
 
 
 class Recorder:
-    """The signals that ship, which also keep what they were last asked to combine."""
+    """The shipped signals, which also record their latest inputs."""
 
     def __init__(self) -> None:
-        self.last = Seen([], Wording(), Features())
+        self.last = JudgeInputs([], Wording(), Features())
 
-    def prepare(self, text: str, context: str = "", asked: str = "", /) -> Prepared:
-        return signals.prepare(text, context, asked)
+    def prepare(self, text: str, context: str = "", claims: str = "", /) -> Prepared:
+        return signals.prepare(text, context, claims)
 
     def together(self, parts: Sequence[Prepared], /) -> Prepared:
         return signals.together(parts)
@@ -81,52 +81,54 @@ class Recorder:
         claim = signals.prepare(claim) if isinstance(claim, str) else claim
         held = claim if isinstance(claim, ClaimComparison) else ClaimComparison(claim)
         features = held.features(evidence)
-        self.last = Seen(vector(model, features, best), measure_wording(evidence, held.claim), features)
+        self.last = JudgeInputs(vector(model, features, best), measure_wording(evidence, held.claim), features)
         return Combined(model, None)
 
 
-def look(folder: Path, asked: Sequence[Asked]) -> Sequence[Seen]:
-    """What the judge at work, with the model of ``folder``, sees of each claim against its documents."""
-    return _in_processes(_look, folder, asked)
+def look(folder: Path, claims: Sequence[ClaimAndDocuments]) -> Sequence[JudgeInputs]:
+    """Return the combiner inputs that the judge with the model in ``folder`` computes for each claim and its
+    documents."""
+    return _in_processes(_look, folder, claims)
 
 
 def judge(folder: Path, rows: Rows) -> tuple[Floats, Sequence[Label]]:
-    """P(entailed) and the verdict of each row's ``hypothesis`` against its ``documents``, or against its ``premise`` as
-    the only one."""
-    asked = [(row.get("documents") or (row["premise"],), row["hypothesis"]) for row in rows]
-    found = _in_processes(_judge, folder, asked)
+    """Return P(entailed) and the verdict for each row's ``hypothesis``, given its ``documents`` or, as the only
+    document, its ``premise``.
+    """
+    claims = [(row.get("documents") or (row["premise"],), row["hypothesis"]) for row in rows]
+    found = _in_processes(_judge, folder, claims)
     return np.array([entailed for entailed, _ in found]), [label for _, label in found]
 
 
 def _in_processes(
-    work: Callable[[Path, Sequence[Asked]], list[Any]], folder: Path, asked: Sequence[Asked]
+    work: Callable[[Path, Sequence[ClaimAndDocuments]], list[Any]], folder: Path, claims: Sequence[ClaimAndDocuments]
 ) -> list[Any]:
-    """Share the claims out among processes, one a core; what they find in the order of the claims."""
-    parts = [asked[start : start + _PART] for start in range(0, len(asked), _PART)]
+    """Distribute the claims over processes, one per core. Return the results in the order of the claims."""
+    parts = [claims[start : start + _PART] for start in range(0, len(claims), _PART)]
     with ProcessPoolExecutor(cores()) as pool:
-        return [one for part in pool.map(partial(work, folder), parts) for one in part]
+        return [result for part in pool.map(partial(work, folder), parts) for result in part]
 
 
-def _look(folder: Path, asked: Sequence[Asked]) -> list[Seen]:
+def _look(folder: Path, claims: Sequence[ClaimAndDocuments]) -> list[JudgeInputs]:
     recorder = Recorder()
-    found: list[Seen] = []
-    asyncio.run(_adjudicate(folder, recorder, asked, lambda _verdict: found.append(recorder.last)))
+    found: list[JudgeInputs] = []
+    asyncio.run(_adjudicate(folder, recorder, claims, lambda _verdict: found.append(recorder.last)))
     return found
 
 
-def _judge(folder: Path, asked: Sequence[Asked]) -> list[tuple[float, Label]]:
+def _judge(folder: Path, claims: Sequence[ClaimAndDocuments]) -> list[tuple[float, Label]]:
     found: list[tuple[float, Label]] = []
-    asyncio.run(_adjudicate(folder, signals, asked, lambda verdict: found.append((verdict.entailed, verdict.label))))
+    asyncio.run(_adjudicate(folder, signals, claims, lambda verdict: found.append((verdict.entailed, verdict.label))))
     return found
 
 
 async def _adjudicate(
-    folder: Path, weighing: FeatureExtractor, asked: Sequence[Asked], keep: Callable[[ClaimVerdict], None]
+    folder: Path, weighing: FeatureExtractor, claims: Sequence[ClaimAndDocuments], keep: Callable[[ClaimVerdict], None]
 ) -> None:
     scorer = CachedEvidenceScorer(folder, threads=1)
     checker = GroundingChecker(scorer)
     await checker.start()
-    for texts, claim in asked:
+    for texts, claim in claims:
         index = await checker.prepare([Chunk(id=str(number), text=text) for number, text in enumerate(texts)])
         adjudicator = ClaimJudge(
             scorer, index, weighing, thresholds=THRESHOLDS, max_sources=_SOURCES_PER_CLAIM, fuses=True
@@ -136,8 +138,9 @@ async def _adjudicate(
 
 
 def figures(rows: Rows, entailed: Floats, labels: Sequence[Label]) -> dict[str, Figures]:
-    """Per source: supported at the shipped threshold, blocked where the verdict is contradicted."""
-    truth = np.array([row["label"] in ("entailed", "supported") for row in rows])
+    """Return the metrics per source. A claim counts as supported at the shipped threshold, and as blocked if its
+    verdict is contradicted."""
+    truth = truth_of(rows)
     blocked = np.array([label is Label.CONTRADICTED for label in labels])
     found: dict[str, Figures] = {}
     for source in sorted({row["source"] for row in rows}):

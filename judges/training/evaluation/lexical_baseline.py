@@ -1,4 +1,4 @@
-"""What wording alone can tell: the floor that a model has to stand above."""
+"""The lexical baseline, which predicts support from wording alone. A model must outperform it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
@@ -18,10 +18,10 @@ _DRAWS: Final = 12
 
 
 def floor(worded: Worded, rows: Sequence[Mapping[str, Any]]) -> dict[str, Figures]:
-    """Figures per source of ``rows`` by boosted trees that see a claim's wording and nothing else.
-
-    They are fitted on 7,000 rows of the pool; which ones they are moves a small set by several points, so the figures
-    are means over twelve draws. The threshold of each is where the draw's own classes are told apart best.
+    """Return the metrics, per source of ``rows``, of boosted trees that see only the claim's wording. The trees are
+    fitted on 7,000 training rows. The choice of rows changes the result on a small set by several points, so the
+    metrics are means over twelve samples. Each sample's threshold is the one that best separates the classes in that
+    sample.
     """
     asked = measure_pairs([(row["premise"], row["hypothesis"]) for row in rows])
     drawn = [figures(rows, _draw(worded, asked, seed), [Label.UNVERIFIABLE] * len(rows)) for seed in range(_DRAWS)]
@@ -29,13 +29,14 @@ def floor(worded: Worded, rows: Sequence[Mapping[str, Any]]) -> dict[str, Figure
 
 
 def _draw(worded: Worded, asked: Floats, seed: int) -> Floats:
-    """P(entailed) by one draw's trees, moved so that their own threshold is the shipped one."""
+    """Return the P(entailed) that the trees of one sample predict, shifted so that their best threshold becomes the
+    shipped threshold."""
     of = np.random.default_rng(seed).choice(len(worded.sources), min(_ROWS, len(worded.sources)), replace=False)
-    wanted, sources = worded.entailed[of], worded.sources[of]
+    positive, sources = worded.entailed[of], worded.sources[of]
     trees = HistGradientBoostingClassifier(
         max_iter=80, learning_rate=0.08, max_depth=3, min_samples_leaf=60, l2_regularization=5.0, random_state=seed
-    ).fit(worded.measures[of], wanted, sample_weight=even_weights(sources, wanted))
-    cut = best_cut(trees.decision_function(worded.measures[of]), wanted, sources)
+    ).fit(worded.measures[of], positive, sample_weight=even_weights(sources, positive))
+    cut = best_cut(trees.decision_function(worded.measures[of]), positive, sources)
     share = THRESHOLDS.entailment
     return np.asarray(1 / (1 + np.exp(cut - trees.decision_function(asked)) * (1 - share) / share))
 

@@ -1,4 +1,4 @@
-"""What a judge is measured by, over one data set and over all of them."""
+"""The metrics of a judge, for one data set and averaged over all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,25 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One data set's figures, each from 0 to 1; nan where it has rows of one class alone."""
+    """The metrics for one data set, each from 0 to 1. They are NaN if the data set has rows of only one class."""
 
     rows: int
     balanced_accuracy: float
     roc_auc: float
     f1_unsupported: float
     false_block: float
-    """Share of supported claims that are judged contradicted."""
+    """The share of supported claims that are judged contradicted."""
+
+
+def truth_of(rows: Sequence[Mapping[str, str]]) -> Flags:
+    """Whether each claim is supported according to its label."""
+    return np.array([row["label"] in ("entailed", "supported") for row in rows])
 
 
 def measure(entailed: Floats, supported: Flags, *, threshold: float, blocked: Flags) -> Figures:
-    """Figures of one set: ``supported`` is the truth, a claim counts as supported at ``entailed >= threshold``, and
-    ``blocked`` are the claims that the judge calls contradicted."""
+    """Return the metrics for one data set. ``supported`` is the ground truth, a claim counts as supported if ``entailed
+    >= threshold``, and ``blocked`` are the claims judged contradicted.
+    """
     said = entailed >= threshold
     hit, rejected = said & supported, ~said & ~supported
     precision = rejected.sum() / max(1, (~said).sum())
@@ -40,7 +46,8 @@ def measure(entailed: Floats, supported: Flags, *, threshold: float, blocked: Fl
 
 
 def roc_auc(scores: Floats, positive: Flags) -> float:
-    """Chance that a positive scores higher than a negative, half where they tie (Mann-Whitney)."""
+    """Return the probability that a supported claim scores higher than an unsupported one; ties count half
+    (Mann-Whitney)."""
     positives, negatives = int(positive.sum()), int((~positive).sum())
     if not positives or not negatives:
         return float("nan")
@@ -49,13 +56,46 @@ def roc_auc(scores: Floats, positive: Flags) -> float:
     return float((ranks[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    """The claims whose score is in one bin: their number, their mean score, and the share of supported claims."""
+
+    low: float
+    rows: int
+    score: float
+    supported: float
+
+
+def reliability(scores: Floats, supported: Flags, *, bins: int = 10) -> list[Bin]:
+    """Group the claims by score into bins of equal width. Empty bins are left out."""
+    places = np.minimum((scores * bins).astype(int), bins - 1)
+    found = [(place, places == place) for place in range(bins)]
+    return [
+        Bin(
+            low=place / bins,
+            rows=int(mine.sum()),
+            score=float(scores[mine].mean()),
+            supported=float(supported[mine].mean()),
+        )
+        for place, mine in found
+        if mine.any()
+    ]
+
+
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Return the expected calibration error: the mean distance between score and share of supported claims over all
+    bins, weighted by their number of claims (Guo et al., "On Calibration of Modern Neural Networks", ICML 2017).
+    """
+    return sum(one.rows * abs(one.score - one.supported) for one in bins) / sum(one.rows for one in bins)
+
+
 def macro(figures: Mapping[str, Figures], name: str) -> float:
-    """The mean of one figure over the data sets, each counting the same."""
+    """Return the unweighted mean of one metric over the data sets."""
     return float(np.nanmean([getattr(one, name) for one in figures.values()]))
 
 
 def table(figures: Mapping[str, Figures]) -> str:
-    """The figures as a Markdown table, the macro average last."""
+    """Return the metrics as a Markdown table, with the macro average in the last row."""
     names = ("balanced_accuracy", "roc_auc", "f1_unsupported", "false_block")
     lines = [
         "| data set | rows | balanced accuracy | ROC-AUC | F1 unsupported | false-block rate |",
@@ -66,6 +106,13 @@ def table(figures: Mapping[str, Figures]) -> str:
     rows = sum(one.rows for one in figures.values())
     lines.append(_line("**macro**", rows, [macro(figures, name) for name in names]))
     return "\n".join(lines) + "\n"
+
+
+def calibration_table(bins: Sequence[Bin]) -> str:
+    """Return the bins as a Markdown table, followed by the expected calibration error."""
+    lines = ["| score from | claims | mean score | supported |", "|---|---|---|---|"]
+    lines += [f"| {one.low:.1f} | {one.rows} | {one.score:.3f} | {one.supported:.3f} |" for one in bins]
+    return "\n".join([*lines, f"\nexpected calibration error {calibration_error(bins):.3f}\n"])
 
 
 def _line(source: str, rows: int, values: Sequence[float]) -> str:

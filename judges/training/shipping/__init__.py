@@ -1,1 +1,1 @@
-"""From a trained run to the files that ship: export, combiner, model card."""
+"""Turns a trained run into the shipped files: export, combiner, model card."""

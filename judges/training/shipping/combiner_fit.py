@@ -1,4 +1,4 @@
-"""Fits the combiner of ``judges.features`` on what the whole judge sees of premises that the encoder has not seen."""
+"""Fits the combiner of ``judges.features`` on claims about premises that were held out from the encoder's training."""
 
 import json
 import random
@@ -18,32 +18,39 @@ from judges.features import NAMES, WORDED, Features, spread
 from judges.training.data import augmentation as augment
 from judges.training.data.datasets import WRITTEN, Group, Row, Target
 from judges.training.data.wording_prior import Worded
-from judges.training.evaluation.judge_evaluation import THRESHOLDS, Asked, look
+from judges.training.evaluation.judge_evaluation import THRESHOLDS, ClaimAndDocuments, look
 from judges.training.evaluation.metrics import Flags, Floats
 
 _LOGIC: Final = frozenset({"BreakingNLI", "ConjNLI", "HELP", "MED", "MoNLI"})
-"""Sets of sentence pairs about one word each: they teach the encoder logic, and say nothing of replies and passages."""
+"""Data sets of sentence pairs that differ in one word. They teach the encoder logic but aren't representative of
+replies and passages.
+"""
 Strings = npt.NDArray[np.str_]
 
 _STRENGTH: Final = 0.1
-"""Of the regressions (scikit-learn's C), chosen on sources left out."""
+"""The regularisation of the regressions (scikit-learn's C), chosen on held-out sources."""
 _WORDING: Final = 0.5
-"""Share of its log-odds by which wording is heard, chosen on sources left out: more would give those whose claims are
-answers and summaries more, and take it from the others."""
+"""The weight of the log-odds predicted from shared wording alone, chosen on held-out sources. A larger weight improves
+the results for sources with answers and summaries but worsens them for the others."""
 _FOLDS: Final = 5
 _FEWEST: Final = 10
-"""Claims of either class that a source must have to count where a threshold is placed."""
+"""The minimum number of claims per class for a source to count when a threshold is chosen."""
 _SMOOTHED: Final = 5
-"""Steps to either side over which the gain of a threshold is averaged, so that it does not hang on a few claims."""
+"""The number of steps on either side over which a threshold's gain is averaged, so that the choice doesn't depend on a
+few claims.
+"""
 _DISTRACTORS: Final = 3
+_PER_GROUP: Final = 4
+"""The maximum number of claims about the same premise."""
 _WRITTEN: Final = 6
-"""How often the written claims have a source's share: they count for more than one where the threshold is placed."""
+"""The weight of the handwritten claims relative to other sources when the threshold is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the judge sees of some claims: (claims, features), (claims, measures of wording) and signals; and their
-    targets and sources."""
+    """The combiner's inputs for a set of claims: (claims, features), (claims, wording measures) and signals, with the
+    targets and sources.
+    """
 
     vectors: Floats
     wording: Floats
@@ -53,10 +60,12 @@ class Sample:
 
 
 def sample(folder: Path, groups: Sequence[Group], *, most: int, seed: int = 7) -> Sample:
-    """Look, with the model of ``folder``, at up to ``most`` claims of ``groups``, sources evenly, and at claims made of
-    their sentences; half of them with other passages beside their own."""
+    """Compute the combiner's inputs with the model in ``folder``, for up to ``most`` claims in ``groups``, spread
+    evenly over the sources, and for rule-generated claims about the same passages. Half of the claims get additional
+    passages.
+    """
     rng = random.Random(seed)
-    asked: list[Asked] = []
+    claims: list[ClaimAndDocuments] = []
     rows: list[Row] = []
     for group, mine in _choose(groups, rng, most):
         other = rng.choice(groups)
@@ -66,26 +75,28 @@ def sample(folder: Path, groups: Sequence[Group], *, most: int, seed: int = 7) -
         for row in [*mine, *made]:
             texts = [group.premise, *beside] if rng.random() < 0.5 else [group.premise]
             rng.shuffle(texts)
-            asked.append((texts, row.claim))
+            claims.append((texts, row.claim))
             rows.append(row)
-    seen = look(folder, asked)
+    seen = look(folder, claims)
     return Sample(
-        np.array([one.vector for one in seen]),
-        np.array([[getattr(one.wording, name) for name in WORDED] for one in seen]),
-        [one.features for one in seen],
+        np.array([inputs.vector for inputs in seen]),
+        np.array([[getattr(inputs.wording, name) for name in WORDED] for inputs in seen]),
+        [inputs.features for inputs in seen],
         np.array([row.target for row in rows]),
         np.array([row.source for row in rows]),
     )
 
 
 def _choose(groups: Sequence[Group], rng: random.Random, most: int) -> list[tuple[Group, list[Row]]]:
-    """Groups in random order, with rows of each source until it has its share."""
+    """Choose groups in random order until each source has its share of rows. The rows of a group are drawn at random,
+    because they may be ordered by label.
+    """
     even = max(1, most // len({group.source for group in groups}))
     seen: Counter[str] = Counter()
     chosen: list[tuple[Group, list[Row]]] = []
     for group in rng.sample(list(groups), len(groups)):
         share = even * (_WRITTEN if group.source == WRITTEN else 1)
-        rows = list(group.rows)[: min(4, share - seen[group.source])]
+        rows = rng.sample(group.rows, max(0, min(_PER_GROUP, len(group.rows), share - seen[group.source])))
         if rows:
             seen[group.source] += len(rows)
             chosen.append((group, rows))
@@ -93,29 +104,28 @@ def _choose(groups: Sequence[Group], rng: random.Random, most: int) -> list[tupl
 
 
 def fit(seen: Sample, worded: Worded) -> dict[str, Any]:
-    """The combiner's weights, as ``judges.features`` reads them.
-
-    What the model says is weighed by claims that it has not seen, wording by many more (``worded``); "entailed" by
-    claims that were found, not made: made ones share a passage's wording whether true or not, which would teach that
-    wording tells nothing. The threshold is placed on what these say of sources that they have not seen, every source
-    counting the same.
+    """Return the combiner's weights, in the format that ``judges.features`` reads. The weights of the model's scores
+    are fitted on held-out claims, and the weights of the wording on many more claims (``worded``). The weights for
+    "entailed" are fitted on natural claims only. Rule-generated claims share the passage's wording whether they are
+    true or not, so they would teach that wording is irrelevant. The threshold is chosen using the predictions for
+    held-out sources, all with equal weight.
     """
-    found = _found(seen.sources)
-    told = (seen.targets == Target.NEUTRAL) | (seen.targets == Target.CONTRADICTED)
-    yes = _entailed(seen, found)
-    no = _regress(seen.vectors, seen.targets == Target.CONTRADICTED, seen.sources, told, even=False)
-    unseen = _of_unseen_sources(seen, found, worded)
-    offset = _offset(unseen, no.log_odds(seen.vectors[found]), seen, found)
+    natural = _is_natural(seen.sources)
+    not_entailed = (seen.targets == Target.NEUTRAL) | (seen.targets == Target.CONTRADICTED)
+    yes = _entailed(seen, natural)
+    no = _regress(seen.vectors, seen.targets == Target.CONTRADICTED, seen.sources, not_entailed, even=False)
+    unseen = _of_unseen_sources(seen, natural, worded)
+    offset = _offset(unseen, no.log_odds(seen.vectors[natural]), seen, natural)
     return {
         "entailed": _plain(yes, NAMES, offset),
-        "worded": _plain(_by_wording(worded, _found(worded.sources)), WORDED),
+        "worded": _plain(_by_wording(worded, _is_natural(worded.sources)), WORDED),
         "contradicted": _plain(no, NAMES),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A regression on features as they are."""
+    """A regression on unscaled features."""
 
     bias: float
     weights: Floats
@@ -124,73 +134,81 @@ class Linear:
         return np.asarray(vectors @ self.weights + self.bias)
 
 
-def _entailed(seen: Sample, of: Flags) -> Linear:
-    return _regress(seen.vectors, seen.targets == Target.ENTAILED, seen.sources, of, even=True)
+def _entailed(seen: Sample, rows: Flags) -> Linear:
+    return _regress(seen.vectors, seen.targets == Target.ENTAILED, seen.sources, rows, even=True)
 
 
-def _by_wording(worded: Worded, of: Flags) -> Linear:
-    found = _regress(worded.measures[:, : len(WORDED)], worded.entailed, worded.sources, of, even=True)
+def _by_wording(worded: Worded, rows: Flags) -> Linear:
+    found = _regress(worded.measures[:, : len(WORDED)], worded.entailed, worded.sources, rows, even=True)
     return Linear(_WORDING * found.bias, _WORDING * found.weights)
 
 
-def _found(sources: Strings) -> Flags:
-    """Claims that people made or marked, of sets that are about passages."""
+def _is_natural(sources: Strings) -> Flags:
+    """Claims written or labelled by people, from data sets about passages."""
     return np.array([not source.startswith("made") and source not in _LOGIC for source in sources])
 
 
-def _regress(features: Floats, wanted: Flags, sources: Strings, of: Flags, *, even: bool) -> Linear:
-    """Logistic regression on scaled features, as one on the features themselves."""
+def _regress(features: Floats, positive: Flags, sources: Strings, rows: Flags, *, even: bool) -> Linear:
+    """Fit a logistic regression on scaled features, and convert it to one on unscaled features."""
     model: Any = make_pipeline(StandardScaler(), LogisticRegression(C=_STRENGTH))
-    weights = even_weights(sources[of], wanted[of] if even else None)
-    scaler, regression = model.fit(features[of], wanted[of], logisticregression__sample_weight=weights)
+    weights = even_weights(sources[rows], positive[rows] if even else None)
+    scaler, regression = model.fit(features[rows], positive[rows], logisticregression__sample_weight=weights)
     found = regression.coef_[0] / scaler.scale_
     return Linear(float(regression.intercept_[0] - (found * scaler.mean_).sum()), found)
 
 
-def _of_unseen_sources(seen: Sample, found: Flags, worded: Worded) -> Floats:
-    """Log-odds of the ``found`` claims, wording included, by regressions that have not seen their source."""
-    names = sorted(set(seen.sources[found]))
+def _of_unseen_sources(seen: Sample, natural: Flags, worded: Worded) -> Floats:
+    """Return the log-odds of the ``natural`` claims, including wording. Each is computed with regressions fitted
+    without the claim's own source."""
+    names = sorted(set(seen.sources[natural]))
     odds = np.zeros(len(seen.sources))
     for fold in range(_FOLDS):
         out = np.isin(seen.sources, names[fold::_FOLDS])
-        model = _entailed(seen, found & ~out)
-        wording = _by_wording(worded, _found(worded.sources) & ~np.isin(worded.sources, names[fold::_FOLDS]))
-        asked = found & out
-        odds[asked] = model.log_odds(seen.vectors[asked]) + np.minimum(0.0, wording.log_odds(seen.wording[asked]))
-    return odds[found]
+        model = _entailed(seen, natural & ~out)
+        wording = _by_wording(worded, _is_natural(worded.sources) & ~np.isin(worded.sources, names[fold::_FOLDS]))
+        held_out = natural & out
+        odds[held_out] = model.log_odds(seen.vectors[held_out]) + np.minimum(
+            0.0, wording.log_odds(seen.wording[held_out])
+        )
+    return odds[natural]
 
 
-def _offset(yes: Floats, no: Floats, seen: Sample, found: Flags) -> float:
-    """What to add to the log-odds of "entailed" so that the shipped threshold cuts where both classes are told apart
-    best, the signals included."""
-    noticed = [one for one, kept in zip(seen.signals, found, strict=True) if kept]
-    made = [spread(*one) for one in zip(yes.tolist(), no.tolist(), noticed, strict=True)]
-    entailed = np.array([one.entailed for one in made])
-    cut = best_cut(entailed, seen.targets[found] == Target.ENTAILED, seen.sources[found])
+def _offset(yes: Floats, no: Floats, seen: Sample, natural: Flags) -> float:
+    """Return the offset to add to the log-odds of "entailed" so that the shipped threshold best separates the two
+    classes. The signals are taken into account.
+    """
+    signals = [signal for signal, kept in zip(seen.signals, natural, strict=True) if kept]
+    combined = [spread(*scores) for scores in zip(yes.tolist(), no.tolist(), signals, strict=True)]
+    entailed = np.array([probabilities.entailed for probabilities in combined])
+    cut = best_cut(entailed, seen.targets[natural] == Target.ENTAILED, seen.sources[natural])
     return _logit(THRESHOLDS.entailment) - _logit(cut)
 
 
-def even_weights(sources: Strings, wanted: Flags | None) -> Floats:
-    """A weight for each claim: a source counts by the square root of its claims, so that none is lost and none rules;
-    with ``wanted``, both classes count the same."""
+def even_weights(sources: Strings, positive: Flags | None) -> Floats:
+    """Return the weight of each claim. Each source is weighted by the square root of its number of claims, so that
+    small sources matter and large ones don't dominate. With ``positive``, both classes have equal weight.
+    """
     counts = Counter(sources.tolist())
     weights = np.array([counts[source] ** -0.5 for source in sources.tolist()])
-    if wanted is None:
+    if positive is None:
         return weights
-    yes, no = weights[wanted].sum(), weights[~wanted].sum()
-    return np.asarray(weights * np.where(wanted, (yes + no) / (2 * yes), (yes + no) / (2 * no)))
+    yes, no = weights[positive].sum(), weights[~positive].sum()
+    return np.asarray(weights * np.where(positive, (yes + no) / (2 * yes), (yes + no) / (2 * no)))
 
 
-def best_cut(scores: Floats, wanted: Flags, sources: Strings) -> float:
-    """The score at which both classes are told apart best: balanced accuracy, the mean over sources that have enough of
-    both. Written claims, where they are among them, count a third of all others: in public sets a claim that shares a
-    passage's words is mostly true, in an assistant's replies it need not be."""
-    masks = {name: (wanted & (sources == name), ~wanted & (sources == name)) for name in sorted(set(sources))}
+def best_cut(scores: Floats, positive: Flags, sources: Strings) -> float:
+    """Return the threshold with the highest balanced accuracy, averaged over sources with enough claims of both
+    classes. Handwritten claims, if any, count a third as much as all others: in public data sets, a claim that shares a
+    passage's words is usually true, but in an assistant's replies it may not be.
+    """
+    masks = {name: (positive & (sources == name), ~positive & (sources == name)) for name in sorted(set(sources))}
     both = {name: mask for name, mask in masks.items() if min(mask[0].sum(), mask[1].sum()) >= _FEWEST}
     weights = [(len(both) - 1) / 3 if name == WRITTEN and len(both) > 1 else 1 for name in both]
     cuts = np.quantile(scores, np.linspace(0.05, 0.95, 91))
-    told = [[(scores[yes] >= cut).mean() + (scores[no] < cut).mean() for yes, no in both.values()] for cut in cuts]
-    gains = np.average(told, axis=1, weights=weights)
+    accuracies = [
+        [(scores[yes] >= cut).mean() + (scores[no] < cut).mean() for yes, no in both.values()] for cut in cuts
+    ]
+    gains = np.average(accuracies, axis=1, weights=weights)
     window = np.ones(2 * _SMOOTHED + 1)
     smooth = np.convolve(gains, window, "same") / np.convolve(np.ones(len(gains)), window, "same")
     return float(cuts[int(np.argmax(smooth))])
@@ -204,7 +222,7 @@ def _plain(model: Linear, names: Sequence[str], shift: float = 0.0) -> dict[str,
 
 
 def write(weights: Mapping[str, Any], file: Path) -> None:
-    """Write weights, one a line, so that a change can be read."""
+    """Write the weights one per line, so that diffs are readable."""
     file.write_text(json.dumps(weights, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The model card, written from a report."""
+"""Generates the model card from a report."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -67,7 +67,7 @@ The export script generates this section. The figures are for the development se
 data. A claim counts as supported at a score of 0.7, the default of the policies. The false-block rate is the share of
 supported claims that are called contradicted.
 
-### The judge as it ships
+### The judge as shipped
 
 {judge}
 Before quantization, the macro balanced accuracy is {fp32:.3f} and the ROC-AUC {fp32_auc:.3f}.
@@ -77,7 +77,7 @@ Before quantization, the macro balanced accuracy is {fp32:.3f} and the ROC-AUC {
 {encoder}
 ### Claims and replies written for measurement
 
-These are the figures of the judge as it ships. "Twins" are true claims, each paired with a false one in nearly the same
+These are the figures of the judge as shipped. "Twins" are true claims, each paired with a false one in nearly the same
 words, about passages that were excluded from training; some of them were used to set the threshold. "Replies" are
 sentences from an assistant's answers over one to four documents, with typical mistakes of language models
 (`judges/training/data/replies.jsonl`). "Paraphrases" are true sentences about one passage in an assistant's words, and
@@ -118,7 +118,7 @@ repositories that state none.
 
 
 def write(report: Mapping[str, Any]) -> str:
-    """The card in Markdown."""
+    """Return the card in Markdown."""
     judged, exact, encoder, wording, written = (
         {source: Figures(**one) for source, one in report[name].items()}
         for name in ("judge", "judge_fp32", "encoder_alone", "wording_alone", "written")
@@ -148,7 +148,7 @@ def _made(report: Mapping[str, Any]) -> str:
 
 
 def _told(plan: Mapping[str, Any]) -> str:
-    """How the weights of a run came about; those of a mean may be means themselves."""
+    """Describe how the weights of a run were obtained. The runs in a mean may be means themselves."""
     if runs := plan.get("mean_of"):
         return f"the `mean` of {' and '.join(f'({_told(run)})' if 'mean_of' in run else _told(run) for run in runs)}"
     return f"`train` for {plan['steps']:,} steps{' from an exported judge' if plan.get('begun') else ''}"

@@ -1,10 +1,10 @@
-"""The trained encoder as two ONNX graphs that share their weights.
+"""Exports the trained encoder as two ONNX graphs that share their weights.
 
-``evidence.onnx`` reads a window and gives its keys and values in every layer; ``claim.onnx`` reads a claim against
-those of several windows, and gives the logits for as many choices of them as are asked for, in one pass. The word
-embedding is INT8 with a scale for each word, in a file of its own: no file is to be over 100 MB. Quantised, the weights
-of the linear layers are INT8 with a scale for each output; their inputs are quantised as they come, by the operator
-``DynamicQuantizeMatMul`` of ONNX Runtime.
+``evidence.onnx`` encodes a window and returns its keys and values for every layer; ``claim.onnx`` encodes a claim with
+those of several windows, and returns the logits for any number of window subsets in one pass. The word embedding is
+INT8 with a scale per word. It is in a separate file, because no file may exceed 100 MB. In quantised graphs, the
+weights of the linear layers are INT8 with a scale per output, and ONNX Runtime's operator ``DynamicQuantizeMatMul``
+quantises their inputs dynamically.
 """
 
 import hashlib
@@ -28,14 +28,16 @@ EVIDENCE: Final = "evidence.onnx"
 CLAIM: Final = "claim.onnx"
 _KINDS: Final = ("weight", "bias")
 _STATES: Final = {"keys": 1, "values": 0}
-"""What is kept of a window, and how much longer each is than a head's size."""
+"""Maps each kind of cached state to the number of elements by which its vectors are longer than those of an attention
+head."""
 _SHARED_FROM: Final = 256
-"""Bytes from which on a tensor lies in a shared file."""
+"""Tensors of at least this many bytes are stored in a shared file."""
 _WORD_CODES: Final = "words"
 _BY_ROW: Final = ("up", "down")
-"""Layers whose inputs are scaled row by row before they are quantised: the operator has one scale for all rows, which a
-few large values in one of them make useless for the others. Of an untrained MPNet-base, INT8 logits agree with float32
-at a correlation of 0.89 without it and of 0.995 with it, for 5 % more time a window and none a claim."""
+"""Layers whose inputs are scaled row by row before quantisation. The operator has one scale for all rows, so a few
+large values in one row would ruin the precision of the other rows. For an untrained MPNet-base, this raises the
+correlation between INT8 and float32 logits from 0.89 to 0.995. It takes 5 % more time per window, and none per claim.
+"""
 _MICROSOFT: Final = "com.microsoft"
 _OPSETS: Final = [helper.make_opsetid("", 20), helper.make_opsetid(_MICROSOFT, 1)]
 
@@ -43,7 +45,7 @@ Array = npt.NDArray[Any]
 
 
 class _Graph:
-    """Nodes and weights in the order in which they are added."""
+    """The nodes and weights, in the order in which they are added."""
 
     def __init__(self, judge: Judge, *, quantised: bool) -> None:
         weights = {name: tensor.detach().float().numpy() for name, tensor in judge.state_dict().items()}
@@ -101,7 +103,7 @@ class _Graph:
         return self.norm(self.add("Add", word, place), "norm")
 
     def apart(self, claim: str, evidence: str) -> str | None:
-        """What is added to the scores where claim and evidence are one text, its places as far apart as they are."""
+        """Return the bias added to the scores if claim and evidence form one text, by distance."""
         if self.judge.relative is None:
             return None
         most = CLAIM_TOKENS + WINDOW_TOKENS + 1
@@ -128,7 +130,7 @@ class _Graph:
         return self.add("FusedMatMul", query, key, domain=_MICROSOFT, alpha=root, transB=1)
 
     def attend(self, query: str, key: str, value: str, biases: str | None) -> str:
-        """What (heads, rows, tokens, size) see of keys and values of that shape."""
+        """Return the attention output of queries (heads, rows, tokens, size) over keys and values of the same shape."""
         scores = self.biased(self.scores(query, key), biases)
         return self.add("MatMul", self.add("Softmax", scores, axis=-1), value)
 
@@ -136,7 +138,7 @@ class _Graph:
         return self.add("Add", scores, biases) if biases else scores
 
     def distances(self, length: str, most: int) -> str | None:
-        """What is added to the scores within a text of ``length`` tokens: (heads, 1, tokens, tokens)."""
+        """Return the bias added to the attention scores of ``length`` tokens: (heads, 1, tokens, tokens)."""
         if self.judge.relative is None:
             return None
         table = self.constant("distances", self.judge.distances(most, most)[:, None].numpy())
@@ -144,7 +146,7 @@ class _Graph:
         return self.add("Slice", table, self.ints(0, 0), ends, self.ints(2, 3))
 
     def sums(self, weights: str, value: str) -> list[str]:
-        """The sum of the values, each times its weight, and that of the weights."""
+        """Return the weighted sum of the values, and the sum of the weights."""
         return [self.add("MatMul", weights, value), self.add("ReduceSum", weights, self.ints(-1))]
 
     def finish(self, states: str, attended: str, layer: str) -> str:
@@ -154,7 +156,7 @@ class _Graph:
         return self.norm(self.add("Add", middle, self.linear(inner, f"{layer}.down")), f"{layer}.end_norm")
 
     def head(self, states: str) -> None:
-        """The logits, from the claim's first state and the mean of all of them."""
+        """The logits, from the claim's first state and the mean of its states."""
         first = self.add("Gather", states, self.ints_scalar(0), axis=1)
         mean = self.add("ReduceMean", states, self.ints(1), keepdims=0)
         pooled = self.add("Tanh", self.linear(self.add("Concat", first, mean, axis=-1), "pool"))
@@ -167,14 +169,15 @@ class _Graph:
 
 
 def _by_row(weights: Array) -> tuple[Array, Array]:
-    """Symmetric INT8 codes, and the scale of each row."""
+    """Return the symmetric INT8 codes, and the scale of each row."""
     scales = np.abs(weights).max(axis=1, keepdims=True) / 127
     scales[scales == 0] = 1.0
     return np.round(weights / scales).astype(np.int8), scales.astype(np.float32)
 
 
 def _evidence(graph: _Graph) -> onnx.ModelProto:
-    """One window: keys, with a 1 behind each, and values as (layers, heads, 1, tokens, size)."""
+    """The graph for one window. It returns the keys, with a 1 appended to each, and the values, as (layers, heads, 1,
+    tokens, size)."""
     states = graph.embed("ids", start=CLAIM_TOKENS, most=WINDOW_TOKENS + 1, kind=1)
     one = graph.constant("one", np.array(1, dtype=np.float16))
     length = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
@@ -210,13 +213,12 @@ def _ids() -> onnx.ValueInfoProto:
 
 
 def _claim(graph: _Graph) -> onnx.ModelProto:
-    """One claim against several windows: a row for each row of ``reads``, which says with 1 or 0 what windows it sees.
-
-    The windows are padded to the longest, their states with zeros; ``present`` is 1 where there is a token. Attention
-    is written out as one sum of exponentials over another. What is taken off a token's scores first is the largest of
-    those within the claim, so that what a window adds to either sum is the same whatever it is read beside, and padding
-    adds nothing. The keys' last place is 1: the taking off is part of the product, and so is what stands for the
-    distance from claim to evidence.
+    """The graph for one claim against several windows. The result has a row for each row of ``reads``, which marks the
+    windows to read with 1 and the others with 0. The windows' states are padded with zeros to the longest; ``present``
+    is 1 for real tokens. Attention is computed as a quotient of two sums of exponentials. The maximum that is
+    subtracted from a token's scores is taken over the claim only. The contribution of a window therefore doesn't depend
+    on the other windows, and padding contributes nothing. The last element of each key is 1, so the product already
+    includes the subtraction and the bias for the distance from claim to evidence.
     """
     states = graph.embed("ids", start=0, most=CLAIM_TOKENS, kind=0)
     tokens = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
@@ -244,7 +246,7 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
         own, own_total = graph.sums(graph.add("Exp", graph.add("Sub", scores, most)), value)
         less = graph.add("Sub", most, far) if far else most
         query = graph.add("Concat", query, graph.add("Mul", less, minus), axis=-1)
-        # Of the first layer there is one row yet; what it sees makes it several.
+        # In the first layer, the states have a single row; multiplying by ``seen`` expands it to one row per subset.
         weights = graph.add("Mul", graph.add("Exp", graph.scores(query, far_key)), seen)
         found, total = graph.sums(weights, far_value)
         attended = graph.add("Div", graph.add("Add", own, found), graph.add("Add", own_total, total))
@@ -263,7 +265,7 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
 
 
 def _plain(graph: _Graph) -> onnx.ModelProto:
-    """The plain cross-encoder of the same weights, in which all attends to all: what the two graphs compare with."""
+    """Return the plain cross-encoder with the same weights and full attention, as a baseline for the two graphs."""
     claim = graph.embed("ids", start=0, most=CLAIM_TOKENS, kind=0)
     evidence = graph.embed("evidence_ids", start=CLAIM_TOKENS, most=WINDOW_TOKENS + 1, kind=1)
     states = graph.add("Concat", claim, evidence, axis=1)
@@ -279,14 +281,14 @@ def _plain(graph: _Graph) -> onnx.ModelProto:
 
 
 def export_plain(judge: Judge, file: Path, *, quantised: bool) -> None:
-    """Write the plain cross-encoder with its weights in one file; for measuring alone."""
+    """Write the plain cross-encoder with its weights in one file, for benchmarks only."""
     onnx.save(_plain(_Graph(judge, quantised=quantised)), file)
 
 
 def export(judge: Judge, tokenizer: Path, folder: Path, *, quantised: bool = True, extra: Mapping[str, Any]) -> None:
     """Write the graphs, their weights, ``tokenizer.json``, ``config.json`` and ``SHA256SUMS`` into ``folder``.
 
-    ``extra`` goes into the config beside what a runtime needs: labels and lengths.
+    ``extra`` is added to the config, which also contains the labels and lengths that a runtime needs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     _share(
@@ -311,7 +313,9 @@ def export(judge: Judge, tokenizer: Path, folder: Path, *, quantised: bool = Tru
 
 
 def _share(models: Mapping[str, onnx.ModelProto], folder: Path) -> None:
-    """Move large tensors of all graphs into two files, equal ones once: the embeddings of words, and all else."""
+    """Move the large tensors of all graphs into two files, without duplicates: one for the word embeddings, one for the
+    rest.
+    """
     written: dict[bytes, tuple[str, int, int]] = {}
     with (folder / WEIGHTS).open("wb") as weights, (folder / WORDS).open("wb") as words:
         for model in models.values():

@@ -1,4 +1,4 @@
-"""From a trained run to the files that ship: export, combiner, figures, model card."""
+"""Turns a trained run into the shipped files: export, combiner, metrics, model card."""
 
 import json
 import logging
@@ -9,16 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import torch
-
 from judges.cross_encoder.model_files import cores
-from judges.features import calibration as combiner
+from judges.features import probability_calibration as combiner
 from judges.training.data import written_claims as written
 from judges.training.data.batching import CLAIM_TOKENS, WINDOW_TOKENS, Encoder
 from judges.training.data.datasets import Group, load, split
 from judges.training.data.wording_prior import measure_rows
+from judges.training.encoder import checkpoints
 from judges.training.encoder.bases import BASES, MINILM
-from judges.training.encoder.model import Judge, from_base
+from judges.training.encoder.model import Judge
 from judges.training.evaluation import encoder_evaluation as evaluate
 from judges.training.evaluation.judge_evaluation import figures, judge
 from judges.training.evaluation.lexical_baseline import floor
@@ -34,8 +33,8 @@ _EXTRA: Final = {"languages": ["en"]}
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """The encoder of a run, the step that it has reached, and what it set out from."""
+class TrainingRun:
+    """The encoder of a run, its current step, and the model that it started from."""
 
     judge: Judge
     step: int
@@ -47,20 +46,19 @@ class Run:
         return Encoder.of(self.tokenizer)
 
 
-def restore(run: Path, folder: Path | None = None) -> Run:
-    """What a run has come to; ``folder`` has the base model, in place of its packages. Raises FileNotFoundError."""
-    state = torch.load(run / "last.pt", weights_only=True)
-    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+def restore(run: Path, folder: Path | None = None) -> TrainingRun:
+    """Load the current state of a run. ``folder`` contains the base model, to be used instead of its packages. Raises
+    FileNotFoundError.
+    """
+    judge, step, plan = checkpoints.load(run, folder)
     base = BASES[plan.get("base", MINILM)]
-    folder = folder or base.folder()
-    judge = from_base(folder)
-    judge.load_state_dict(state["model"])
-    return Run(judge.eval(), int(state["step"]), folder / "tokenizer.json", base.title)
+    return TrainingRun(judge, step, (folder or base.folder()) / "tokenizer.json", base.title)
 
 
 def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False, base: Path | None = None) -> dict[str, Any]:
-    """Export the encoder of ``run`` into ``folder``, fit the combiner, measure all of it on ``dev.jsonl.gz`` and write
-    ``CARD.md`` and ``report.json`` beside the model. Returns the report."""
+    """Export the encoder of ``run`` to ``folder``, fit the combiner, evaluate the whole judge on ``dev.jsonl.gz``, and
+    write ``CARD.md`` and ``report.json`` next to the model. Returns the report.
+    """
     made = restore(run, base)
     model, tokenizer = made.judge, made.tokenizer
     pool = load(data, stated_only=stated_only)
@@ -68,7 +66,7 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False, base
     kept = split(groups)[1]
     rows = evaluate.load(data / "dev.jsonl.gz")
     export.export(model, tokenizer, folder, quantised=True, extra=_EXTRA)
-    log.info("looking at premises that the encoder has not seen")
+    log.info("computing the combiner's inputs for premises held out from training")
     seen = fit.sample(folder, kept, most=_SAMPLE)
     worded = measure_rows(pool)
     fit.write(fit.fit(seen, worded), Path(combiner.__file__).with_name(combiner.WEIGHTS_FILE))

@@ -1,6 +1,6 @@
 """Client for the Groundlane gateway: agent runs under policies, and grounding checks.
 
-For verdicts on the replies of an ``openai`` client see ``groundlane.openai``.
+For verdicts on the replies of an ``openai`` client, see ``groundlane.openai``.
 """
 
 from groundlane._client import AsyncGroundlane, Groundlane

@@ -1,4 +1,4 @@
-"""The synchronous and the asynchronous client."""
+"""The synchronous and asynchronous clients."""
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -13,8 +13,8 @@ from groundlane._transport import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Endpoint
 
 
 class Groundlane:
-    """A client for the gateway at ``base_url``, which may end in ``/v1``. The default is ``GROUNDLANE_BASE_URL``, or
-    else port 8080 on this machine.
+    """A client for the gateway at ``base_url``, which may end in ``/v1``. The default is ``GROUNDLANE_BASE_URL`` or, if
+    that is not set, port 8080 on this machine.
 
     ``api_key`` (default: ``GROUNDLANE_API_KEY``) is sent as a bearer token. ``timeout`` applies to each read and write,
     in seconds. Failed calls are retried up to ``max_retries`` times when a retry is safe. If you pass ``http_client``,
@@ -45,7 +45,7 @@ class Groundlane:
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CheckResult:
-        """Check ``text`` against ``sources`` (texts), or against ``documents`` with their metadata.
+        """Check ``text`` against ``sources``, which are plain texts, or against ``documents`` with metadata.
 
         ``options`` are grounding rules, such as ``{"entailment_threshold": 0.8}``. To use the rules of a stored
         grounding policy instead, pass its name or id as ``policy``.
@@ -56,8 +56,8 @@ class Groundlane:
     def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> Run:
         """Create a run of the agent ``agent_name``, for use in a ``with`` statement.
 
-        With ``model``, policies scoped to that model apply too. With ``enforce_policy=False``, decisions are recorded
-        and returned, but a blocking decision raises no exception.
+        With ``model``, policies that are scoped to that model also apply. With ``enforce_policy=False``, decisions are
+        recorded and returned, but a blocking decision raises no exception.
         """
         return Run(agent_name, session=self._session, model=model, enforce_policy=enforce_policy)
 

@@ -1,12 +1,10 @@
 """The exception hierarchy.
 
-GroundlaneError
-├── GatewayUnreachableError     no response: no connection, connection lost, or timeout
-│   ├── GatewayTimeoutError     the gateway did not respond in time
-│   └── JudgeProcessError       the local judge failed to start, or exited
-├── GatewayStatusError          an error response: ``status``, ``code``, ``param``
-├── UnexpectedAnswerError       a response that no Groundlane gateway sends
-└── PolicyViolationError        a policy blocked; the message is its reason
+GroundlaneError ├── GatewayUnreachableError     no response: no connection, connection lost, or timeout │   ├──
+GatewayTimeoutError     the gateway did not respond in time │   └── JudgeProcessError       the local judge failed to
+start, or exited ├── GatewayStatusError          an error response: ``status``, ``code``, ``param`` ├──
+UnexpectedAnswerError a response that doesn't come from a Groundlane gateway └── PolicyViolationError        a policy
+blocked; the message is its reason
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +18,7 @@ class GroundlaneError(Exception):
 
 
 class GatewayUnreachableError(GroundlaneError):
-    """The gateway did not respond. Unless the connection itself failed, it may have handled the request."""
+    """The gateway did not respond. Unless the connection failed, the gateway may have handled the request."""
 
 
 class GatewayTimeoutError(GatewayUnreachableError):
@@ -32,7 +30,7 @@ class JudgeProcessError(GatewayUnreachableError):
 
 
 class UnexpectedAnswerError(GroundlaneError):
-    """The response did not come from a Groundlane gateway; the base URL may be wrong."""
+    """The response did not come from a Groundlane gateway. The base URL may be wrong."""
 
 
 class GatewayStatusError(GroundlaneError):
@@ -65,11 +63,12 @@ class GatewayStatusError(GroundlaneError):
 
 class PolicyViolationError(GroundlaneError):
     """A policy blocked the request or run. The message is the reason, such as ``Source age (400 days) exceeds max (90
-    days)``; several reasons are joined by ``"; "``.
+    days)``. Several reasons are joined by ``"; "``.
 
-    ``decisions`` holds all decisions, not only the blocking ones. ``code`` is the reason code of the first blocking
-    decision (``RETRIEVAL_STALE_SOURCE``), and ``param`` the item that it is about (``documents[2]``), or None.
-    ``abstention_response`` is the text that the policy provides to show the user instead, or None.
+    ``decisions`` contains all decisions, not only those that block. ``code`` is the reason code of the first blocking
+    decision, such as ``RETRIEVAL_STALE_SOURCE``. ``param`` is the item that this decision is about, such as
+    ``documents[2]``, or None. ``abstention_response`` is the policy's text to show the user instead of an answer, or
+    None.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
-"""Tolerant reader for the gateway's JSON: a field with an unexpected type counts as missing."""
+"""A tolerant reader for the gateway's JSON. A field with an unexpected type counts as missing."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class Fields:
-    """The fields of a JSON object; any other JSON value has no fields."""
+    """The fields of a JSON object. Any other JSON value has no fields."""
 
     def __init__(self, data: Any) -> None:
         self.raw: Mapping[str, Any] = data if isinstance(data, Mapping) else {}

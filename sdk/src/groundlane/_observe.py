@@ -1,4 +1,4 @@
-"""The decorator that records function calls as runs, and access to the current run."""
+"""A decorator that records function calls as runs, and functions that return the current run."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -17,17 +17,18 @@ R = TypeVar("R")
 def observe(
     agent_name: str, *, enforce_policy: bool = True, client: Groundlane | AsyncGroundlane | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Record each call of the decorated function as a run of ``agent_name``: an ``AsyncRun`` if it is a coroutine
-    function, otherwise a ``Run``. Inside the function, ``current_async_run()`` or ``current_run()`` returns the run.
+    """Record each call of the decorated function as a run of ``agent_name``. The run is an ``AsyncRun`` for a coroutine
+    function, and otherwise a ``Run``. Inside the function, ``current_async_run()`` or ``current_run()`` returns the
+    run.
 
-    The return value becomes the result of the run, unless the function sets a result itself or the value is not JSON.
-    ``client`` must be asynchronous for a coroutine function and synchronous otherwise; by default, each run creates a
+    The return value becomes the result of the run, unless the function sets a result or the value is not JSON.
+    ``client`` must be asynchronous for a coroutine function, and otherwise synchronous. By default, each run creates a
     client from the environment variables. Raises TypeError for a generator function or a client of the wrong kind.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"{function.__name__} is a generator function: use a run in a with statement inside it")
+            raise TypeError(f"{function.__name__} is a generator function: use a with statement with a run inside it")
         if inspect.iscoroutinefunction(function):
             if isinstance(client, Groundlane):
                 raise TypeError(f"{function.__name__} is a coroutine function: pass an AsyncGroundlane client")

@@ -17,10 +17,10 @@ _UNSET: Any = object()
 
 
 class Recording:
-    """The state of a run. ``decisions`` holds all decisions so far."""
+    """The state of a run. ``decisions`` contains all decisions so far."""
 
     _outer: "Token[Recording | None]"
-    """The enclosing run; set when this run starts."""
+    """The enclosing run. It is set when this run starts."""
 
     def __init__(self, agent_name: str, *, model: str | None, enforce_policy: bool) -> None:
         if not agent_name:
@@ -71,13 +71,13 @@ class Recording:
 
     def _check_open(self) -> None:
         if self._over:
-            raise RuntimeError("the run has ended: record inside its with statement")
+            raise RuntimeError("the run has ended: call this inside its with statement")
 
     # Calls
 
     def _opening(self) -> Call:
         if self._run_id is not None:
-            raise RuntimeError("the run has already started: create a new one for each with statement")
+            raise RuntimeError("the run has already started: create a new run for each with statement")
         named = {"agent": self.agent_name, "model": self.model}
         return Call(method="POST", path="/v1/runs", body=_given(named))
 
@@ -95,7 +95,7 @@ class Recording:
         self._check_open()
         for name, value in (("citations", citations), ("unsupported_claims", unsupported_claims)):
             if isinstance(value, str):
-                raise TypeError(f"{name} must be a list of strings, not one string")
+                raise TypeError(f"{name} must be a list of strings, not a single string")
         fields = {
             "grounding_scores": _numbers("grounding_scores", grounding_scores),
             "citations": None if citations is None else list(citations),
@@ -119,7 +119,7 @@ class Recording:
         self.decisions += Decision.each(answer.get("decisions"))
 
     def _decided(self, answer: Mapping[str, Any]) -> tuple[Decision, ...]:
-        """Read the decisions in ``answer``. Raises PolicyViolationError if one of them blocks and policies are
+        """Read the decisions in ``answer``. Raises PolicyViolationError if a decision blocks and policies are
         enforced."""
         decisions = Decision.each(answer.get("decisions"))
         self.decisions += decisions

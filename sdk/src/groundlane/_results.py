@@ -15,9 +15,9 @@ class CheckResult:
     """The result of a check.
 
     ``grounded`` is True if the text was judged, no claim is contradicted, and the ratio of unverifiable claims is
-    within the limit set by the options. ``trust_score`` is the ratio of supported claims, 0 to 1, or None if the text
-    has no claims. ``action`` and ``decisions`` come from the options or the policy. ``reason_code`` says why nothing
-    was judged.
+    within the limit set by the options. ``trust_score`` is the ratio of supported claims, from 0 to 1, or None if the
+    text has no claims. ``action`` and ``decisions`` come from the options or the policy. ``reason_code`` says why
+    nothing was judged.
     """
 
     grounded: bool
@@ -67,11 +67,11 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """The record of a run. ``status`` is ``open`` or ``completed``; ``action`` is the strictest action among all
+    """The record of a run. ``status`` is ``open`` or ``completed``. ``action`` is the strictest action among all
     decisions.
 
-    ``output_confidence`` is the lowest confidence reported, and ``trust_score`` the ratio of supported claims in the
-    run's requests; both are 0 to 1, or None. ``requests`` holds the ids of the run's requests.
+    ``output_confidence`` is the lowest confidence reported, and ``trust_score`` is the ratio of supported claims in the
+    run's requests. Both are from 0 to 1, or None. ``requests`` contains the ids of the run's requests.
     """
 
     run_id: str
@@ -124,11 +124,10 @@ def check_call(
     policy: str | None,
     options: Mapping[str, Any] | None,
 ) -> Call:
-    """Build the call for a check. Raises TypeError for a string passed as a list, because a string is a sequence
-    too."""
+    """Build the call for a check. Raises TypeError if a string is passed instead of a list."""
     for name, value in (("sources", sources), ("documents", documents)):
         if isinstance(value, str):
-            raise TypeError(f"{name} must be a list, not one string")
+            raise TypeError(f"{name} must be a list, not a single string")
     fields = {
         "text": text,
         "sources": None if sources is None else list(sources),

@@ -1,4 +1,4 @@
-"""Agent runs as context managers. The gateway applies its policies to everything a run records."""
+"""Agent runs as context managers. The gateway applies its policies to everything that a run records."""
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
@@ -18,8 +18,8 @@ class Run(Recording):
     """A synchronous run, created by ``Groundlane.run``.
 
     Each ``record_...`` method sends a record and returns the decisions about it. Leaving the ``with`` block completes
-    the run. Both raise PolicyViolationError if a policy blocks, unless ``enforce_policy`` is False, and GroundlaneError
-    if the gateway is unreachable or rejects the request.
+    the run. Both raise GroundlaneError if the gateway is unreachable or rejects the request. If a policy blocks, they
+    raise PolicyViolationError unless ``enforce_policy`` is False.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class Run(Recording):
         updated_at: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> tuple[Decision, ...]:
-        """Record one retrieved document. ``relevance_score`` is 0 to 1. Give its age as ``age_days``, or the time of
-        the last update as ``updated_at`` (RFC 3339)."""
+        """Record one retrieved document. ``relevance_score`` is from 0 to 1. Specify its age as ``age_days``, or the
+        time of its last update as ``updated_at`` (RFC 3339)."""
         others = {"id": id, "text": text, "title": title, "url": url, "updated_at": updated_at, "metadata": metadata}
         fields = document_fields(
             relevance_score=relevance_score, source=source, collection=collection, age_days=age_days, **others
@@ -81,7 +81,7 @@ class Run(Recording):
 
 
 class Recorded:
-    """A pending record; awaiting it returns the decisions about it."""
+    """A pending record. Awaiting it returns the decisions about it."""
 
     def __init__(self, run: "AsyncRun", call: Call) -> None:
         self._run = run
@@ -96,7 +96,7 @@ class AsyncRun(Recording):
     """An asynchronous run, created by ``AsyncGroundlane.run``.
 
     Awaiting a record sends it at once and returns its decisions or raises PolicyViolationError. A record that is not
-    awaited is sent before the next awaited one, or when the block ends; errors are then raised there.
+    awaited is sent before the next awaited record, or when the block ends. Any error is raised there.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class AsyncRun(Recording):
             await self._give_up()
 
     async def _give_up(self) -> None:
-        """End the run after an error, without raising another error in its place."""
+        """End the run after an error, without raising a different error instead."""
         with suppress(GroundlaneError):
             await self._deliver(None)
         with suppress(GroundlaneError):
@@ -170,7 +170,7 @@ class AsyncRun(Recording):
         return recorded
 
     async def _deliver(self, last: Recorded | None) -> tuple[Decision, ...]:
-        """Send the pending records in order, up to and including ``last`` (None: all of them)."""
+        """Send the pending records in order, up to and including ``last``, or all of them if it is None."""
         async with self._sending:
             while self._pending and (last is None or last.decisions is None):
                 recorded = self._pending.pop(0)

@@ -1,4 +1,4 @@
-"""The connection to a gateway, synchronous and asynchronous, with retries."""
+"""Synchronous and asynchronous connections to a gateway, with retries."""
 
 import time
 from collections.abc import Mapping

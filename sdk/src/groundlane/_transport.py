@@ -1,4 +1,4 @@
-"""Calls to the gateway, for both clients: requests, responses and retries."""
+"""Requests, responses and retries of gateway calls, for both clients."""
 
 import os
 from collections.abc import Mapping
@@ -33,7 +33,8 @@ _random = SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call to the gateway. ``repeatable`` says that it is idempotent; an idempotency ``key`` makes it so."""
+    """A call to the gateway. ``repeatable`` means that the call is idempotent. An idempotency ``key`` makes any call
+    idempotent."""
 
     method: str
     path: str
@@ -44,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The gateway's address and credentials. ``repr`` and ``str`` omit the key and any password."""
+    """The gateway's address and credentials. ``repr`` and ``str`` leave out the key and any password."""
 
     base_url: str = field(repr=False)
     api_key: str | None = field(default=None, repr=False)
@@ -52,7 +53,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, base_url: str | None, api_key: str | None, retries: int) -> "Endpoint":
-        """Validate the arguments; those that are None are taken from the environment. Raises ValueError."""
+        """Validate the arguments. Arguments that are None are read from the environment. Raises ValueError."""
         url = base_url or os.environ.get("GROUNDLANE_BASE_URL") or DEFAULT_BASE_URL
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise ValueError(f"base_url must be an http or https URL, not {without_userinfo(url)!r}")
@@ -78,7 +79,8 @@ class Endpoint:
         """Return how many seconds to wait before retrying ``call``, or None if it must not be retried. ``attempt``
         counts from 0.
 
-        A call that the gateway may have handled is retried only if it is idempotent. After a 429, it was not handled.
+        A call that the gateway may have handled is retried only if it is idempotent. A call that gets a 429 was not
+        handled.
         """
         if attempt >= self.retries:
             return None
@@ -96,7 +98,8 @@ class Endpoint:
         return min(_FIRST_DELAY_S * 2.0**attempt, _LONGEST_DELAY_S) * _random.uniform(0.75, 1.0)
 
     def read(self, response: httpx.Response) -> Mapping[str, Any]:
-        """Decode the JSON object in ``response``. Raises GroundlaneError for an error response or anything else."""
+        """Decode the JSON object in ``response``. Raises GroundlaneError for an error response, or if the body is not a
+        JSON object."""
         try:
             body = response.json()
         except ValueError:
@@ -106,7 +109,7 @@ class Endpoint:
         if not response.is_success:
             raise error_from_response(response.status_code, body, request_id=request_id, retry_after=retry_after)
         if not isinstance(body, Mapping):
-            raise UnexpectedAnswerError(f"{self} answered {response.status_code} without a JSON object.")
+            raise UnexpectedAnswerError(f"{self} returned {response.status_code} without a JSON object.")
         return body
 
     def unreachable(self, error: httpx.TransportError) -> GroundlaneError:

@@ -23,8 +23,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The passage that decided the verdict on a claim. ``score`` is 0 to 1; ``span`` is its position in the
-    document."""
+    """The passage that decided the verdict on a claim. ``score`` is from 0 to 1, and ``span`` is the position of the
+    passage in the document."""
 
     document_id: str | None
     content: str
@@ -48,11 +48,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A claim in a text, with its verdict.
+    """A claim in the checked text, with its verdict.
 
-    ``verdict`` is ``supported``, ``contradicted`` or ``unverifiable``; ``confidence`` is the probability of that
-    verdict and ``score`` the probability that the claim is supported, both 0 to 1. ``text`` is None if a policy
-    withheld it. ``reason`` says why no better verdict was available (``timeout``, ``overloaded``, …).
+    ``verdict`` is ``supported``, ``contradicted`` or ``unverifiable``. ``confidence`` is the probability of the
+    verdict, and ``score`` is the probability that the claim is supported. Both are from 0 to 1. ``text`` is None if a
+    policy withheld it. ``spans`` contains the parts that no document supports, if the judge reports them. ``reason``
+    says why no better verdict was available (``timeout``, ``overloaded``, …). ``corrected`` is the claim with
+    ``correction`` marked in it, as ``[CORRECTED: …]``. Only checks return it.
     """
 
     text: str | None
@@ -60,11 +62,13 @@ class Claim:
     confidence: float | None
     score: float | None = None
     span: Span | None = None
+    spans: tuple[Span, ...] = ()
     best_source: Source | None = None
     citations: tuple[str, ...] = ()
     escalated: bool = False
     explanation: str | None = None
     correction: str | None = None
+    corrected: str | None = None
     reason: str | None = None
     withheld: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -81,11 +85,13 @@ class Claim:
             confidence=fields.number("confidence"),
             score=fields.number("score"),
             span=Span.maybe(fields.raw.get("span")),
+            spans=tuple(span for item in _objects(fields.raw.get("spans")) if (span := Span.maybe(item)) is not None),
             best_source=Source.maybe(fields.raw.get("best_source")),
             citations=fields.texts("citations"),
             escalated=fields.flag("escalated"),
             explanation=fields.text("explanation"),
             correction=fields.text("correction"),
+            corrected=fields.text("corrected"),
             reason=fields.text("reason"),
             withheld=fields.raw.get("delivered") is False,
             raw=fields.raw,
@@ -94,7 +100,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A policy decision: ``action`` is ``allow``, ``warn``, ``drop`` or ``block``; ``phase`` is ``before_workflow``,
+    """A policy decision. ``action`` is ``allow``, ``warn``, ``drop`` or ``block``. ``phase`` is ``before_workflow``,
     ``mid_execution`` or ``after_workflow``."""
 
     action: str
@@ -181,9 +187,10 @@ class Retrieval:
 class Grounding:
     """The findings on a whole reply, or on the sentences in one chunk of a stream.
 
-    A chunk has only ``claims``; the last one, with ``is_summary``, has the other fields for the whole reply. ``action``
-    is ``allow``, ``warn`` or ``block``. ``verdict`` is ``supported``, ``has_contradictions``, ``has_unverifiable``,
-    ``no_claims``, ``no_sources`` or ``not_checked``. ``trust_score`` is the ratio of supported claims, 0 to 1.
+    A chunk has only ``claims``. In the last chunk, ``is_summary`` is true and the other fields describe the whole
+    reply. ``action`` is ``allow``, ``warn`` or ``block``. ``verdict`` is ``supported``, ``has_contradictions``,
+    ``has_unverifiable``, ``no_claims``, ``no_sources`` or ``not_checked``. ``trust_score`` is the ratio of supported
+    claims, from 0 to 1.
     """
 
     request_id: str | None = None
@@ -217,7 +224,7 @@ class Grounding:
 
     @classmethod
     def maybe(cls, data: Any) -> Self | None:
-        """Read the findings in ``data``; return None if it has none."""
+        """Read the findings in ``data``, or return None if it has none."""
         fields = Fields(data)
         if not fields:
             return None

@@ -1,2 +1,2 @@
-VERSION = "0.1.0"
-"""The package version; a test compares it with ``pyproject.toml``."""
+VERSION = "0.2.0"
+"""The package version. A test compares it with ``pyproject.toml``."""

@@ -1,4 +1,4 @@
-"""Alive, ready, and in numbers."""
+"""Liveness, readiness and metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from app.settings import EventDurability
 
 @dataclass(kw_only=True)
 class Parts:
-    """The parts of a gateway, each as well as the test wants it."""
+    """The parts of a gateway, each in the state that the test sets."""
 
     database_error: Exception | None = None
     durability: EventDurability = EventDurability.BATCHED
@@ -78,13 +78,13 @@ AWAY = DatabaseUnavailableError("connection refused")
 
 
 @pytest.mark.anyio
-async def test_alive_asks_nothing_of_anything_else() -> None:
+async def test_liveness_depends_on_nothing() -> None:
     response = await get("/healthz", Parts(database_error=AWAY, policies_ready=False, judge_error="gone"))
     assert (response.status_code, response.json()) == (200, {"status": "alive"})
 
 
 @pytest.mark.anyio
-async def test_ready_names_each_part() -> None:
+async def test_readiness_names_each_component() -> None:
     response = await get("/readyz", Parts())
     assert response.status_code == 200
     assert response.json() == {
@@ -127,7 +127,7 @@ async def test_ready_names_each_part() -> None:
     ],
     ids=lambda value: None if isinstance(value, Parts) else str(value),
 )
-async def test_a_missing_part_degrades_or_ends_service(
+async def test_missing_component_degrades_or_ends_service(
     parts: Parts, status: int, word: str, part: str, detail: str
 ) -> None:
     response = await get("/readyz", parts)
@@ -138,7 +138,7 @@ async def test_a_missing_part_degrades_or_ends_service(
 
 
 @pytest.mark.anyio
-async def test_a_judge_that_is_loaded_on_first_use_says_so() -> None:
+async def test_judge_loaded_on_first_use_is_reported_as_such() -> None:
     parts = Parts(judge_error="")
     body = (await get("/readyz", parts)).json()
     assert body["checks"]["judge"]["detail"] == "not loaded yet"

@@ -1,4 +1,4 @@
-"""The admin token: made once, shown once, kept as a hash."""
+"""The admin token: created once, shown once, and stored as a hash."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 Open = Callable[[], AbstractAsyncContextManager[Database]]
 
 
-async def test_a_token_is_made_at_the_first_start_and_stands_at_the_next(open_database: Open) -> None:
+async def test_token_is_created_at_the_first_start_and_reused(open_database: Open) -> None:
     async with open_database() as database:
         first = await AdminAuth.open(database, None)
         again = await AdminAuth.open(database, None)
@@ -30,7 +30,7 @@ async def test_a_token_is_made_at_the_first_start_and_stands_at_the_next(open_da
     assert not again.accepts("")
 
 
-async def test_the_database_holds_no_token(open_database: Open) -> None:
+async def test_database_stores_no_plain_token(open_database: Open) -> None:
     async with open_database() as database:
         created = (await AdminAuth.open(database, None)).created
         async with database.read() as connection:
@@ -39,9 +39,9 @@ async def test_the_database_holds_no_token(open_database: Open) -> None:
     assert not any(created in value for value in stored)
 
 
-async def test_workers_that_start_at_once_make_one_token(database_url: str) -> None:
+async def test_concurrent_workers_create_one_token(database_url: str) -> None:
     async def start() -> AdminAuth:
-        async with aclosing(Database(database_url)) as database:  # which waits for the others as long as a worker does
+        async with aclosing(Database(database_url)) as database:  # waits for the others as a worker does
             return await AdminAuth.open(database, None)
 
     async with asyncio.TaskGroup() as group:
@@ -52,7 +52,7 @@ async def test_workers_that_start_at_once_make_one_token(database_url: str) -> N
     assert len({worker.session_key for worker in workers}) == 1
 
 
-async def test_the_token_of_the_settings_comes_first_and_is_not_stored(open_database: Open) -> None:
+async def test_configured_token_takes_precedence_and_is_not_stored(open_database: Open) -> None:
     async with open_database() as database:
         made = (await AdminAuth.open(database, None)).created
         auth = await AdminAuth.open(database, SecretStr("chosen-\N{SNOWMAN}"))
@@ -63,7 +63,7 @@ async def test_the_token_of_the_settings_comes_first_and_is_not_stored(open_data
     assert not auth.accepts("\ud800")
 
 
-async def test_another_token_or_another_installation_has_another_key_for_sessions(open_database: Open) -> None:
+async def test_session_key_depends_on_token_and_installation(open_database: Open) -> None:
     async with open_database() as database:
         one, again, other = [
             (await AdminAuth.open(database, SecretStr(token))).session_key for token in ("one", "one", "other")
@@ -76,12 +76,12 @@ async def test_another_token_or_another_installation_has_another_key_for_session
     assert len({one, other, made, elsewhere}) == 4
 
 
-async def test_the_trail_knows_a_token_by_the_same_id_at_every_start(open_database: Open) -> None:
+async def test_audit_log_identifies_a_token_across_restarts(open_database: Open) -> None:
     async with open_database() as database:
         given = [(await AdminAuth.open(database, SecretStr(token))).id for token in ("one", "one", "other")]
         made = [await AdminAuth.open(database, None) for _ in range(2)]
     assert given[0] == given[1] != given[2]
     assert made[0].id == made[1].id
     assert made[0].created is not None
-    assert all(len(name) == 8 for name in (*given, made[0].id))
+    assert all(len(name) == 32 for name in (*given, made[0].id))
     assert made[0].id not in made[0].created

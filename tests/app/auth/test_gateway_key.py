@@ -1,4 +1,4 @@
-"""What a gateway key looks like and what it allows."""
+"""The format and the limits of gateway keys."""
 
 from typing import Any
 
@@ -42,12 +42,12 @@ def test_keys_differ_in_prefix_and_secret() -> None:
         ("", False),
     ],
 )
-def test_a_key_is_known_by_its_form(text: str, form: bool) -> None:
+def test_key_is_recognised_by_its_format(text: str, form: bool) -> None:
     assert is_key(text) is form
     assert bool(prefix_of(text)) is form
 
 
-def test_what_is_kept_is_sha_256() -> None:
+def test_stored_hash_is_sha_256() -> None:
     assert hash_key("abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert len(hash_key("\ud800")) == 32
 
@@ -65,7 +65,7 @@ def test_what_is_kept_is_sha_256() -> None:
         (("*",), None, False),
     ],
 )
-def test_a_key_is_for_its_models(models: tuple[str, ...], model: str | None, allowed: bool) -> None:
+def test_key_is_limited_to_its_models(models: tuple[str, ...], model: str | None, allowed: bool) -> None:
     if allowed:
         key(models=models).check_model(model)
         return
@@ -84,7 +84,9 @@ def test_a_key_is_for_its_models(models: tuple[str, ...], model: str | None, all
         (("kb",), ["kb", None], "documents\\[1\\] has no collection"),
     ],
 )
-def test_a_key_is_for_its_collections(collections: tuple[str, ...], of: list[str | None], refused: str | None) -> None:
+def test_key_is_limited_to_its_collections(
+    collections: tuple[str, ...], of: list[str | None], refused: str | None
+) -> None:
     if refused is None:
         key(collections=collections).check_documents(documents(*of), path_of)
         return

@@ -1,4 +1,4 @@
-"""Keys: found in memory, kept as hashes, changed with a line in the audit trail."""
+"""Keys: looked up in memory, stored as hashes, and changed with an entry in the audit log."""
 
 import hashlib
 from collections.abc import Callable
@@ -11,8 +11,9 @@ from sqlalchemy import select, text
 
 from app.auth import KeyDraft, KeyStore
 from app.auth.audit_log import AuditFilter, acting_as, entries
+from app.db.access_tables import api_keys
 from app.db.database import Database, DatabaseUnavailableError
-from app.db.tables import KEY_REVISION, api_keys
+from app.db.tables import KEY_REVISION
 from app.errors import NotFoundError
 from app.worker_sync.change_notifications import ChangeWatcher
 
@@ -22,7 +23,7 @@ Open = Callable[[], AbstractAsyncContextManager[Database]]
 Until = Callable[..., Any]
 
 
-async def test_a_key_is_found_by_nothing_but_itself(open_database: Open) -> None:
+async def test_key_is_found_only_by_its_exact_text(open_database: Open) -> None:
     async with open_database() as database:
         store = KeyStore(database)
         made, key = await store.create(KeyDraft(name="bot", models=["gpt-*"], requests_per_minute=5))
@@ -33,7 +34,7 @@ async def test_a_key_is_found_by_nothing_but_itself(open_database: Open) -> None
             assert store.find(wrong) is None
 
 
-async def test_only_a_hash_is_kept(open_database: Open) -> None:
+async def test_only_a_hash_is_stored(open_database: Open) -> None:
     async with open_database() as database:
         _, key = await KeyStore(database).create(KeyDraft(name="bot"))
         async with database.read() as connection:
@@ -45,7 +46,7 @@ async def test_only_a_hash_is_kept(open_database: Open) -> None:
     assert secret not in str(trail)
 
 
-async def test_a_revoked_key_lets_nobody_in_and_stays_listed(open_database: Open) -> None:
+async def test_revoked_key_is_rejected_and_still_listed(open_database: Open) -> None:
     async with open_database() as database:
         store = KeyStore(database)
         made, key = await store.create(KeyDraft(name="bot"))
@@ -83,9 +84,7 @@ async def test_keys_are_listed_by_name_in_pages(open_database: Open) -> None:
         assert await store.list(prefix="gl-%") == []
 
 
-async def test_another_worker_sees_a_change_and_nobody_needs_the_database_to_look(
-    open_database: Open, until: Until
-) -> None:
+async def test_other_workers_see_changes_and_lookups_need_no_database(open_database: Open, until: Until) -> None:
     async with open_database() as one, open_database() as other:
         store, there = KeyStore(one), KeyStore(other)
         watch = ChangeWatcher(other, {KEY_REVISION: there.refresh}, poll_s=0.01)
@@ -97,7 +96,7 @@ async def test_another_worker_sees_a_change_and_nobody_needs_the_database_to_loo
         await watch.aclose()
 
 
-async def test_keys_are_read_at_the_start(open_database: Open) -> None:
+async def test_keys_are_loaded_at_startup(open_database: Open) -> None:
     async with open_database() as database:
         _, key = await KeyStore(database).create(KeyDraft(name="bot"))
         again = KeyStore(database)
@@ -106,7 +105,7 @@ async def test_keys_are_read_at_the_start(open_database: Open) -> None:
         assert again.find(key) is not None
 
 
-async def test_a_database_that_is_away_stops_no_key_that_is_known(open_database: Open) -> None:
+async def test_known_keys_work_while_the_database_is_unavailable(open_database: Open) -> None:
     async with open_database() as database:
         store = KeyStore(database)
         _, key = await store.create(KeyDraft(name="bot"))
@@ -117,7 +116,7 @@ async def test_a_database_that_is_away_stops_no_key_that_is_known(open_database:
         assert away.find(key) is not None
 
 
-async def test_each_change_leaves_a_line(open_database: Open) -> None:
+async def test_each_change_is_audited(open_database: Open) -> None:
     start = datetime.now(UTC)
     async with open_database() as database:
         store = KeyStore(database)
@@ -140,14 +139,14 @@ async def test_each_change_leaves_a_line(open_database: Open) -> None:
         assert rest == [update, create]
 
 
-async def test_a_change_that_fails_leaves_no_line(open_database: Open) -> None:
+async def test_failed_change_is_not_audited(open_database: Open) -> None:
     async with open_database() as database:
         with pytest.raises(NotFoundError):
             await KeyStore(database).change("key_nobody", {"name": "x"})
         assert await entries(database, AuditFilter(), limit=10) == []
 
 
-async def test_a_prefix_is_given_once(open_database: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_prefixes_are_unique(open_database: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     ready = [f"gl-{name}-{'x' * 43}" for name in ("aaaaaaaa", "aaaaaaaa", "bbbbbbbb")]
     monkeypatch.setattr("app.auth.key_store.new_key", lambda: ready.pop(0))
     async with open_database() as database:
@@ -158,7 +157,7 @@ async def test_a_prefix_is_given_once(open_database: Open, monkeypatch: pytest.M
         ]
 
 
-async def test_a_change_counts_though_it_cannot_be_read_again(
+async def test_change_takes_effect_even_if_reloading_fails(
     open_database: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away() -> None:

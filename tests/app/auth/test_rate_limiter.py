@@ -14,7 +14,7 @@ class Clock:
         return self.now
 
 
-async def test_a_minutes_requests_may_come_at_once_and_come_back_evenly() -> None:
+async def test_burst_of_one_minute_is_allowed_and_refills_evenly() -> None:
     clock = Clock()
     buckets = InMemoryRateLimiter(clock)
     burst = [await buckets.take("k", 4) for _ in range(4)]
@@ -29,7 +29,7 @@ async def test_a_minutes_requests_may_come_at_once_and_come_back_evenly() -> Non
     assert not (await buckets.take("k", 4)).allowed
 
 
-async def test_a_rest_gives_back_no_more_than_a_minutes_requests() -> None:
+async def test_idle_time_refills_at_most_one_minute() -> None:
     clock = Clock()
     buckets = InMemoryRateLimiter(clock)
     await buckets.take("k", 2)
@@ -37,12 +37,12 @@ async def test_a_rest_gives_back_no_more_than_a_minutes_requests() -> None:
     assert [(await buckets.take("k", 2)).allowed for _ in range(3)] == [True, True, False]
 
 
-async def test_each_key_has_its_own() -> None:
+async def test_each_key_has_its_own_limit() -> None:
     buckets = InMemoryRateLimiter(Clock())
     assert [(await buckets.take(key, 1)).allowed for key in ("a", "b", "a", "b")] == [True, True, False, False]
 
 
-async def test_a_changed_limit_holds_from_the_next_request_on() -> None:
+async def test_changed_limit_applies_from_the_next_request() -> None:
     buckets = InMemoryRateLimiter(Clock())
     await buckets.take("k", 100)
     assert [(await buckets.take("k", 2)).allowed for _ in range(3)] == [True, True, False]

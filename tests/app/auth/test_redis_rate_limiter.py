@@ -1,4 +1,4 @@
-"""Rate limits in Redis: workers count together, and each for itself while Redis is away."""
+"""Rate limits in Redis: workers count together, or separately while Redis is unavailable."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def key() -> str:
 
 @asynccontextmanager
 async def opened(url: str, **options: Any) -> AsyncIterator[RedisRateLimiter]:
-    """``answer_s`` is long by default: a pause of the machine is not to be taken for one of Redis."""
+    """``answer_s`` is long by default, so that a pause of the machine isn't mistaken for one of Redis."""
     buckets = RedisRateLimiter(url, **{"answer_s": 30.0, **options})
     try:
         yield buckets
@@ -46,7 +46,7 @@ async def opened(url: str, **options: Any) -> AsyncIterator[RedisRateLimiter]:
 
 
 class Way:
-    """A way to Redis that can be blocked, for bytes in either direction."""
+    """A proxy to Redis that can block either direction."""
 
     def __init__(self, target: str) -> None:
         parts = urlsplit(target)
@@ -94,21 +94,21 @@ async def blockable(url: str) -> AsyncIterator[tuple[Way, str]]:
         await way.aclose()
 
 
-async def test_a_minutes_requests_may_come_at_once_and_come_back_evenly(redis_url: str, key: str) -> None:
+async def test_burst_of_one_minute_is_allowed_and_refills_evenly(redis_url: str, key: str) -> None:
     async with opened(redis_url) as buckets:
         began = time.monotonic()
         burst = [await buckets.take(key, 4) for _ in range(4)]
         assert all(allowance.allowed and allowance.limit == 4 for allowance in burst)
         refused = await buckets.take(key, 4)
         passed = time.monotonic() - began
-        if passed < 15:  # none came back meanwhile
+        if passed < 15:  # the bucket has not refilled meanwhile
             assert [allowance.remaining for allowance in burst] == [3, 2, 1, 0]
             assert (refused.allowed, refused.remaining) == (False, 0)
             assert 15 - passed - 0.01 <= refused.wait_s <= 15
             assert 60 - passed - 0.01 <= refused.full_s <= 60
 
 
-async def test_workers_count_together_however_their_requests_meet(redis_url: str, key: str) -> None:
+async def test_workers_share_one_count_in_any_interleaving(redis_url: str, key: str) -> None:
     async with opened(redis_url) as one, opened(redis_url) as other:
         began = time.monotonic()
         takes = [(one, other)[number % 2].take(key, 10) for number in range(60)]
@@ -117,7 +117,7 @@ async def test_workers_count_together_however_their_requests_meet(redis_url: str
         assert await one.fault() is None
 
 
-async def test_what_redis_holds_is_an_id_and_a_time_and_goes_by_itself(redis_url: str, key: str) -> None:
+async def test_redis_stores_only_an_id_and_a_time_that_expire(redis_url: str, key: str) -> None:
     async with opened(redis_url) as buckets, Redis.from_url(redis_url) as redis:
         await buckets.take(key, 1)
         await buckets.take(f"{key}-other", 1)
@@ -128,7 +128,7 @@ async def test_what_redis_holds_is_an_id_and_a_time_and_goes_by_itself(redis_url
         assert 0 < await redis.pttl(f"groundlane:rate:{key}") <= 60_000
 
 
-async def test_a_redis_that_has_forgotten_the_script_is_told_again(redis_url: str, key: str) -> None:
+async def test_lost_redis_script_is_loaded_again(redis_url: str, key: str) -> None:
     async with opened(redis_url) as buckets, Redis.from_url(redis_url) as redis:
         assert (await buckets.take(key, 100)).remaining == 99
         await redis.script_flush()
@@ -143,7 +143,7 @@ def closed_port(unused_port: int) -> str:
 
 @pytest.fixture
 def unused_port() -> Iterator[int]:
-    """A port that nobody listens on for as long as the test runs: it is bound, and that is all."""
+    """A port that stays closed during the test, because it is bound without listening."""
     import socket
 
     with socket.socket() as bound:
@@ -151,7 +151,7 @@ def unused_port() -> Iterator[int]:
         yield int(bound.getsockname()[1])
 
 
-async def test_without_redis_each_worker_counts_for_itself_and_says_so_once(closed_port: str) -> None:
+async def test_without_redis_each_worker_counts_alone_and_logs_it_once(closed_port: str) -> None:
     alone = 0
 
     def counted_alone() -> None:
@@ -170,7 +170,7 @@ async def test_without_redis_each_worker_counts_for_itself_and_says_so_once(clos
     assert "the-password" not in str(logs)
 
 
-async def test_a_silent_redis_is_not_waited_for_and_used_again_later(redis_url: str, key: str, until: Until) -> None:
+async def test_unresponsive_redis_is_skipped_and_used_again_later(redis_url: str, key: str, until: Until) -> None:
     async with blockable(redis_url) as (way, url), opened(url, answer_s=1.0) as slow, opened(redis_url) as straight:
         way.open.clear()
         taken = await asyncio.gather(*(slow.take(key, 50) for _ in range(5)))
@@ -182,12 +182,12 @@ async def test_a_silent_redis_is_not_waited_for_and_used_again_later(redis_url: 
             return await slow.fault() is None
 
         await until(back, 60.0)
-        # What the blocked requests asked for is answered to nobody else.
+        # No other request receives the answers to the blocked ones.
         assert (await slow.take(key, 7_000)).limit == 7_000
         assert (await straight.take(key, 7_000)).allowed
 
 
-async def test_a_url_that_is_none_stops_the_start_and_is_not_shown() -> None:
+async def test_invalid_redis_url_stops_the_start_and_is_not_shown() -> None:
     with pytest.raises(SettingsError, match="GROUNDLANE_REDIS_URL") as raised:
         check_redis(SecretStr("http://:the-password@redis"))
     assert "the-password" not in str(raised.value)
@@ -195,7 +195,7 @@ async def test_a_url_that_is_none_stops_the_start_and_is_not_shown() -> None:
     check_redis(None)
 
 
-async def test_without_the_setting_limits_are_in_memory() -> None:
+async def test_limits_are_in_memory_without_the_setting() -> None:
     limiter = open_rate_limiter(None)
     assert isinstance(limiter, InMemoryRateLimiter)
     assert await limiter.fault() is None

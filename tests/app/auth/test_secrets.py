@@ -1,4 +1,4 @@
-"""Secrets: encrypted where they lie, open only to who has the key."""
+"""Secrets: encrypted in storage, and readable only with the key."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -10,8 +10,8 @@ from sqlalchemy import select, text
 
 from app.auth.audit_log import AuditFilter, entries
 from app.auth.secrets import Vault, new_secret_key
+from app.db.access_tables import secrets
 from app.db.database import Database, DatabaseUnavailableError
-from app.db.tables import secrets
 from app.errors import ConflictError, NotFoundError
 from app.settings import SettingsError
 
@@ -24,7 +24,7 @@ def vault(database: Database, *keys: str) -> Vault:
     return Vault(database, SecretStr(",".join(keys)) if keys else None)
 
 
-async def test_a_secret_is_readable_for_who_has_the_key_and_encrypted_where_it_lies(open_database: Open) -> None:
+async def test_secret_is_readable_with_the_key_and_encrypted_at_rest(open_database: Open) -> None:
     key = new_secret_key()
     async with open_database() as database:
         one = vault(database, key)
@@ -41,7 +41,7 @@ async def test_a_secret_is_readable_for_who_has_the_key_and_encrypted_where_it_l
     assert "very-secret" not in f"{stored}{trail}"
 
 
-async def test_a_secret_can_be_replaced_listed_and_deleted(open_database: Open) -> None:
+async def test_secret_can_be_replaced_listed_and_deleted(open_database: Open) -> None:
     async with open_database() as database:
         store = vault(database, new_secret_key())
         first = await store.put("b", "1")
@@ -64,7 +64,7 @@ async def test_a_secret_can_be_replaced_listed_and_deleted(open_database: Open) 
     ]
 
 
-async def test_the_key_can_be_changed_without_a_moment_without_secrets(open_database: Open) -> None:
+async def test_key_can_be_rotated_without_losing_secrets(open_database: Open) -> None:
     old, new = new_secret_key(), new_secret_key()
     async with open_database() as database:
         await vault(database, old).put("a", "1")
@@ -80,17 +80,17 @@ async def test_the_key_can_be_changed_without_a_moment_without_secrets(open_data
         assert (alone.key("a"), alone.key("b")) == ("1", "2")
 
 
-async def test_a_secret_that_no_key_opens_stops_a_rotation_whole(open_database: Open) -> None:
+async def test_undecryptable_secret_aborts_the_rotation(open_database: Open) -> None:
     old, new = new_secret_key(), new_secret_key()
     async with open_database() as database:
         await vault(database, new).put("a", "1")
         await vault(database, old).put("b", "2")
-        with pytest.raises(ConflictError, match="decrypts the secret 'b'"):
+        with pytest.raises(ConflictError, match="decrypt the secret 'b'"):
             await vault(database, new).rotate()
         assert [line["action"] for line in await entries(database, AuditFilter(), limit=9)] == ["secret.put"] * 2
 
 
-async def test_without_a_key_there_are_no_secrets(open_database: Open) -> None:
+async def test_secrets_require_a_key(open_database: Open) -> None:
     async with open_database() as database:
         store = vault(database)
         await store.refresh()
@@ -107,13 +107,13 @@ async def test_without_a_key_there_are_no_secrets(open_database: Open) -> None:
 
 
 @pytest.mark.parametrize("keys", ["hunter2", ",", "x" * 44, f"{'A' * 43}=,hunter2"])
-async def test_what_is_no_key_is_refused_by_the_settings_name_alone(sqlite_url: str, keys: str) -> None:
+async def test_invalid_key_is_rejected_by_the_name_of_its_setting(sqlite_url: str, keys: str) -> None:
     with pytest.raises(SettingsError, match=r"^GROUNDLANE_SECRET_KEY: not a Fernet key") as caught:
         Vault(Database(sqlite_url), SecretStr(keys))
     assert "hunter2" not in str(caught.value)
 
 
-async def test_a_change_counts_though_it_cannot_be_read_again(
+async def test_change_takes_effect_even_if_reloading_fails(
     open_database: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away() -> None:

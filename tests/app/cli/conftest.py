@@ -1,25 +1,14 @@
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from app.cli.main import main
-from tests.support.database_templates import put_tables
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
+from tests.support.command_line import Run, command
+from tests.support.storage.database_templates import put_tables
 
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """The URL of a database with all tables, which the settings name; no other setting and no ``.env`` plays a part."""
+    """The URL of a database with all tables, which is set in the settings. No other setting and no ``.env`` is used."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'groundlane.db'}"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", url)
@@ -30,12 +19,4 @@ def url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs the command as a shell would."""
-
-    def call(*arguments: str) -> Result:
-        monkeypatch.setattr("sys.argv", ["groundlane", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Result(int(ended.value.code or 0), captured.out, captured.err)
-
-    return call
+    return command(monkeypatch, capsys)

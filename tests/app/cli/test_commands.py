@@ -1,4 +1,5 @@
-"""``groundlane keys``, ``secrets``, ``policies`` and ``db prune``: what they print and what they exit with."""
+"""The commands that manage keys, tokens, secrets, budgets, users, sessions, policies and old requests: their output and
+exit codes."""
 
 import asyncio
 import io
@@ -13,12 +14,15 @@ import pytest
 from pydantic import SecretStr
 
 from app.auth import KeyStore
+from app.auth.admin_token import AdminAuth
 from app.auth.audit_log import AuditFilter, entries
 from app.auth.secrets import Vault, new_secret_key
 from app.db.database import Database
 from app.events.records import RequestEvent
 from app.events.serialization import event_rows
 from app.events.storage.insert import store
+from app.identity import AdminTokens, Role, Sessions, TokenDraft, Users
+from app.identity.oidc import SignedInUser
 
 pytestmark = pytest.mark.usefixtures("url")
 
@@ -44,7 +48,7 @@ def trail(url: str) -> list[tuple[str, str]]:
 # Keys
 
 
-def test_a_key_is_printed_alone_on_stdout_then_listed_and_revoked(run: Run, url: str) -> None:
+def test_key_is_printed_alone_on_stdout_then_listed_and_revoked(run: Run, url: str) -> None:
     limits = ["--model", "gpt-*", "--model", "o3", "--collection", "kb", "--requests-per-minute", "60"]
     made = run("keys", "create", "ci", *limits)
     key = made.out.strip()
@@ -77,15 +81,125 @@ def test_keys_can_be_printed_as_json(run: Run) -> None:
     assert listed == {name: value for name, value in made.items() if name != "key"}
 
 
+# Admin tokens
+
+
+def test_admin_token_is_printed_alone_on_stdout_then_listed_and_revoked(run: Run, url: str) -> None:
+    made = run("tokens", "create", "anna", "--role", "editor", "--expires-in-days", "30")
+    token = made.out.strip()
+    assert (made.code, made.out, token[:4]) == (0, f"{token}\n", "gla-")
+    found = on(url, lambda database: AdminTokens(database).find(token))
+    assert (found.name, found.role, found.created_by.partition(":")[0]) == ("anna", "editor", "cli")
+    listed = run("tokens", "list").out
+    assert listed.splitlines()[1].split()[:3] == [found.prefix, "anna", "editor"]
+    assert token not in listed
+    assert run("tokens", "create", "anna").code == 1
+    assert run("tokens", "revoke", found.prefix).out == f"Token {found.prefix} ('anna') is revoked.\n"
+    assert on(url, lambda database: AdminTokens(database).find(token)) is None
+    assert len(run("tokens", "list").out.splitlines()) == 1
+    (every,) = [json.loads(line) for line in run("tokens", "list", "--all", "--json").out.splitlines()]
+    assert (every["prefix"], every["revoked_at"] is None) == (found.prefix, False)
+    assert trail(url) == [("cli", "token.create"), ("cli", "token.revoke")]
+
+
+# Budgets, users and sessions
+
+
+def test_budgets_are_created_listed_changed_and_deleted(run: Run, url: str) -> None:
+    made = run("budgets", "create", "agent", "hr", "--unit", "cost", "--period", "month", "--limit", "12.5")
+    assert made.code == 0, made.err
+    (budget,) = [json.loads(line) for line in run("budgets", "list", "--json").out.splitlines()]
+    assert made.out == f"Budget {budget['id']}: $12.5 per month for the agent 'hr'.\n"
+    assert {name: budget[name] for name in ("subject", "name", "unit", "period", "limit", "uncounted")} == {
+        "subject": "agent", "name": "hr", "unit": "cost", "period": "month", "limit": 12.5, "uncounted": "block",
+    }  # fmt: skip
+    assert run("budgets", "list").out.splitlines()[1].split()[:6] == [
+        budget["id"], "agent", "hr", "cost", "month", "12.5",
+    ]  # fmt: skip
+    changed = run("budgets", "change", budget["id"], "--limit", "20", "--uncounted", "allow")
+    assert changed.out == f"Budget {budget['id']}: $20 per month for the agent 'hr'.\n"
+    assert json.loads(run("budgets", "list", "--json").out)["uncounted"] == "allow"
+    key = json.loads(run("keys", "create", "ci", "--json").out)
+    of_key = ("budgets", "create", "key", key["id"], "--unit", "requests", "--period", "day", "--limit", "5", "--json")
+    assert json.loads(run(*of_key).out)["name"] == key["prefix"]
+    assert run(*of_key).code == 1
+    assert run("budgets", "delete", budget["id"]).out == f"Budget {budget['id']} is deleted.\n"
+    assert len(run("budgets", "list").out.splitlines()) == 2
+    assert trail(url) == [("cli", "budget.create"), ("cli", "budget.update"), ("cli", "key.create"),
+                          ("cli", "budget.create"), ("cli", "budget.delete")]  # fmt: skip
+
+
+def test_users_are_listed_and_given_roles(run: Run, url: str) -> None:
+    who = SignedInUser(issuer="https://login.example", subject="s1", name="anna@example.com", role=Role.VIEWER)
+    user = on(url, lambda database: Users(database).signed_in(who))
+    assert run("users", "list").out.splitlines()[1].split()[:4] == [user.id, "anna@example.com", "viewer", "-"]
+    for role, said in (("editor", "the role editor"), ("none", "no role"), ("claimed", "the role viewer")):
+        assert run("users", "assign", user.id, role).out == f"User {user.id} ('anna@example.com') has {said}.\n"
+    assert json.loads(run("users", "list", "--json").out)["assigned_role"] is None
+    assert trail(url)[1:] == [("cli", "user.update")] * 3
+
+
+def test_sessions_of_everyone_are_listed_and_ended(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "bootstrap-token-of-this-test")
+
+    async def sign_in(database: Database) -> None:
+        made = await AdminTokens(database).create(TokenDraft(name="anna", role=Role.EDITOR))
+        admin = await AdminAuth.open(database, SecretStr("bootstrap-token-of-this-test"))
+        sessions = Sessions(database, admin)
+        for principal in (sessions.bootstrap, made.principal):
+            await sessions.open(principal, address="192.0.2.1")
+
+    on(url, sign_in)
+    listed = [json.loads(line) for line in run("sessions", "list", "--json").out.splitlines()]
+    assert {each["actor"]: each["role"] for each in listed} == {"token:bootstrap": "admin", "token:anna": "editor"}
+    assert {line.split()[0] for line in run("sessions", "list").out.splitlines()[1:]} == {each["id"] for each in listed}
+    (anna,) = [each["id"] for each in listed if each["actor"] == "token:anna"]
+    assert run("sessions", "end", anna).out == f"Session {anna} has ended.\n"
+    assert [json.loads(line)["actor"] for line in run("sessions", "list", "--json").out.splitlines()] == [
+        "token:bootstrap"
+    ]
+    assert run("sessions", "end", anna).code == 1
+    assert trail(url)[-1] == ("cli", "session.end")
+
+
+def test_new_admin_token_is_shown_if_listing_sessions_creates_it(run: Run) -> None:
+    first, second = run("sessions", "list"), run("sessions", "list")
+    assert "Admin token (shown only once" in first.err
+    assert "Admin token" not in second.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (("budgets", "delete", "bud_none"), 1, "Error: unknown budget 'bud_none'"),
+        (("budgets", "change", "bud_none"), 2, "Error: nothing to change"),
+        (("budgets", "change", "bud_none", "--limit", "-1"), 2, "Error: limit: "),
+        (
+            ("budgets", "create", "team", "a", "--unit", "cost", "--period", "day", "--limit", "1"),
+            2,
+            "Error: subject: ",
+        ),
+        (
+            ("budgets", "create", "agent", "a", "--unit", "tokens", "--period", "day", "--limit", "1.5"),
+            2,
+            "Error: limit: expected a whole number",
+        ),
+        (
+            ("budgets", "create", "key", "gl-none", "--unit", "cost", "--period", "day", "--limit", "1"),
+            1,
+            "Error: unknown key 'gl-none'",
+        ),
+        (("users", "assign", "usr_none", "viewer"), 1, "Error: unknown user 'usr_none'"),
+        (("users", "assign", "usr_none", "owner"), 2, "expected viewer, editor, admin, none, claimed"),
+        (("sessions", "end", "ses_none"), 1, "Error: unknown session 'ses_none'"),
         (("keys", "revoke", "gl-nobody22"), 1, "Error: unknown key 'gl-nobody22'"),
         (("keys", "create", ""), 2, "printable characters"),
+        (("tokens", "create", "a", "--role", "owner"), 2, "expected viewer, editor, admin"),
+        (("tokens", "revoke", "gla-nobody22"), 1, "Error: unknown token 'gla-nobody22'"),
         (("keys", "create", "a", "--requests-per-minute", "0"), 2, "requests-per-minute"),
         (("db", "prune", "--older-than", "soon"), 2, "Error: --older-than: 'soon' is not an age"),
         (("db", "prune", "--older-than", "0d"), 2, "Error: --older-than: '0d' is not an age"),
-        (("db", "prune", "--older-than", "999999w"), 2, "Error: --older-than: '999999w' is too long ago"),
+        (("db", "prune", "--older-than", "999999w"), 2, "Error: --older-than: '999999w' is too large"),
         (("secrets", "rotate"), 1, "Error: secrets cannot be stored: GROUNDLANE_SECRET_KEY is not set"),
         (("policies", "diff", "-f", "missing.toml"), 2, "Error: missing.toml: No such file or directory"),
     ],
@@ -97,21 +211,21 @@ def test_errors_are_one_line_without_a_traceback(run: Run, arguments: tuple[str,
     assert "Traceback" not in result.err
 
 
-def test_a_database_without_tables_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_database_without_tables_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'other.db'}")
     for arguments in (("keys", "list"), ("policies", "list"), ("db", "prune", "--older-than", "1d")):
         result = run(*arguments)
         assert result.code == 1
-        assert result.err.startswith("Error: GROUNDLANE_DATABASE_URL: the database is at schema none")
+        assert result.err.startswith("Error: GROUNDLANE_DATABASE_URL: the database has schema none")
 
 
-def test_an_unusable_database_url_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_database_url_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", "mysql://root@db/x")
     result = run("keys", "list")
     assert (result.code, result.err.startswith("Error: GROUNDLANE_DATABASE_URL: ")) == (2, True)
 
 
-def test_a_user_without_a_name_is_identified_by_number(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_a_name_is_identified_by_number(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody() -> str:
         raise KeyError("getpwuid(): uid not found")
 
@@ -174,7 +288,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_is_applied_once(run: Run, url: str, file: Path) -> None:
+def test_file_is_applied_once(run: Run, url: str, file: Path) -> None:
     shown = run("policies", "diff", "-f", str(file))
     assert shown.code == 3
     assert shown.out.splitlines() == [
@@ -193,7 +307,7 @@ def test_a_file_is_applied_once(run: Run, url: str, file: Path) -> None:
     assert names == ["NAME", "gate", "leaflets"]
 
 
-def test_what_a_policy_cannot_do_is_warned_of_before_it_is_applied(run: Run, file: Path) -> None:
+def test_ineffective_rules_are_warned_of_before_applying(run: Run, file: Path) -> None:
     file.write_text(
         """
         [[policies]]
@@ -215,7 +329,7 @@ def test_what_a_policy_cannot_do_is_warned_of_before_it_is_applied(run: Run, fil
     assert run("policies", "apply", "-f", str(file), "--yes").err == ""
 
 
-def test_a_change_is_shown_field_by_field_and_other_policies_are_kept(run: Run, file: Path) -> None:
+def test_change_is_shown_field_by_field_and_other_policies_are_kept(run: Run, file: Path) -> None:
     run("policies", "apply", "-f", str(file), "-y")
     file.write_text(FILE[: FILE.index('[[policies]]\nname = "leaflets')].replace("= 2", "= 3"), "utf-8")
     shown = run("policies", "diff", "-f", str(file))
@@ -228,7 +342,7 @@ def test_a_change_is_shown_field_by_field_and_other_policies_are_kept(run: Run, 
     assert [line.split()[0] for line in run("policies", "list").out.splitlines()[1:]] == ["gate"]
 
 
-def test_the_json_list_is_a_file_to_apply(run: Run, file: Path, tmp_path: Path) -> None:
+def test_json_list_is_a_file_to_apply(run: Run, file: Path, tmp_path: Path) -> None:
     run("policies", "apply", "-f", str(file), "-y")
     copy = tmp_path / "policies.json"
     copy.write_text(run("policies", "list", "--json").out, "utf-8")
@@ -252,12 +366,12 @@ def test_nothing_changes_without_confirmation(run: Run, file: Path, monkeypatch:
     assert len(trail(url)) == 2
 
 
-def test_a_file_may_come_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_may_come_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('[{"name": "a", "category": "retrieval"}]'))
     assert run("policies", "diff", "-f", "-").code == 3
 
 
-def test_an_invalid_file_is_named(run: Run, tmp_path: Path) -> None:
+def test_invalid_file_is_named(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "policies.toml"
     for content, said in (
         (b"\x89PNG\xff", "not a UTF-8 text file"),
@@ -270,7 +384,7 @@ def test_an_invalid_file_is_named(run: Run, tmp_path: Path) -> None:
         assert result.err.startswith(f"Error: {file}: {said}")
 
 
-def test_a_gateway_needs_its_token_and_a_valid_url(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_needs_its_token_and_a_valid_url(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_token = run("policies", "list", "--url", "http://127.0.0.1:9")
     assert no_token.code == 2
     assert no_token.err.startswith("Error: GROUNDLANE_ADMIN_TOKEN: not set")

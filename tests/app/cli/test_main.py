@@ -1,56 +1,33 @@
-"""The command line: what it prints, what it exits with, and that trouble is one line on stderr."""
+"""The command line: output, exit codes, and errors as one line on stderr."""
 
 import json
-import logging
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-import structlog
 
-from app.cli.main import main
 from app.cli.serve import build_app
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
+from tests.support.command_line import Result, Run, logging_restored
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of whoever runs the tests, and no ``.env``, plays a part."""
+    """Ignores the settings in the environment and ``.env``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'groundlane.db'}")
 
 
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> Result:
-        monkeypatch.setattr("sys.argv", ["groundlane", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Result(int(ended.value.code or 0), captured.out, captured.err)
-
-    return call
+    with logging_restored():
+        yield
 
 
 def test_settings_are_listed_with_value_default_and_meaning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +36,7 @@ def test_settings_are_listed_with_value_default_and_meaning(run: Run, monkeypatc
     assert result.code == 0
     (line,) = [line for line in result.out.splitlines() if line.startswith("GROUNDLANE_HEARTBEAT_S")]
     assert line.split()[1:3] == ["3.0", "10.0"]
-    assert line.endswith("Interval of comment lines while text is held")
+    assert line.endswith("Interval between comment lines while text is held")
 
 
 def test_secrets_are_masked_in_the_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +48,7 @@ def test_secrets_are_masked_in_the_list(run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("command", [("settings",), ("serve",), ("demo",), ("db", "upgrade")])
-def test_a_bad_setting_stops_any_command_with_one_line(
+def test_bad_setting_stops_any_command_with_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("GROUNDLANE_JUDGE_TIMEOUT_MS", "soon")
@@ -82,10 +59,89 @@ def test_a_bad_setting_stops_any_command_with_one_line(
     assert line.startswith("Error: GROUNDLANE_JUDGE_TIMEOUT_MS: ")
 
 
-@pytest.mark.parametrize("token", ["x", "fifteen-letters", "padded          "])
-def test_a_short_admin_token_stops_the_start_with_one_line(
-    monkeypatch: pytest.MonkeyPatch, run: Run, token: str
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("GROUNDLANE_UPSTREAM_BASEURL", "GROUNDLANE_UPSTREAM_BASE_URL"),
+        ("GROUNDLANE_REQUIRE_KEY", "GROUNDLANE_REQUIRE_KEYS"),
+        ("GROUNDLANE_STORETEXT", "GROUNDLANE_STORE_TEXT"),
+        ("groundlane_databse_url", "GROUNDLANE_DATABASE_URL"),
+        ("GROUNDLANE_ZZ", None),
+    ],
+)
+@pytest.mark.parametrize("in_file", [False, True], ids=["in the environment", "in .env"])
+def test_unknown_setting_is_named_with_the_nearest_known_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, nearest: str | None, in_file: bool
 ) -> None:
+    if in_file:
+        (tmp_path / ".env").write_text(f"{name}=x\n")
+    else:
+        monkeypatch.setenv(name, "x")
+    for command in (("settings",), ("db", "upgrade")):
+        result = run(*command)
+        assert result.code == 0
+        (line,) = result.err.splitlines()
+        assert line.startswith(f"Warning: {name} is not a setting and has no effect.")
+        assert line.endswith(f"Did you mean {nearest}?" if nearest else "lists all settings.")
+
+
+def test_variables_of_other_programs_are_not_reported_as_unknown(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The variables of the Python client, those that Kubernetes sets for a service named groundlane, and those in the
+    configuration file.
+    """
+    for name in ("BASE_URL", "API_KEY", "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP_ADDR", "EU_KEY"):
+        monkeypatch.setenv(f"GROUNDLANE_{name}", "x")
+    monkeypatch.setenv("GROUNDLANE_JUDGE_SERVICE_HOST", "x")
+    config = tmp_path / "groundlane.toml"
+    config.write_text('[[upstreams]]\nname = "eu"\nbase_url = "http://eu/v1"\napi_key_env = "GROUNDLANE_EU_KEY"\n')
+    assert run("settings").err.count("\n") == 1
+    monkeypatch.setenv("GROUNDLANE_CONFIG", str(config))
+    assert run("settings").err == ""
+
+
+def test_version_is_printed(run: Run) -> None:
+    assert run("--version") == Result(0, f"groundlane {version('groundlane')}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("ser", {"serve"}), ("k", {"keys"}), ("keys ", {"create", "list", "revoke"}), ("serve --po", {"--port"})],
+)
+def test_shell_completes_commands_and_options(tmp_path: Path, typed: str, offered: set[str]) -> None:
+    command, words = tmp_path / "groundlane", f"groundlane {typed}"
+    command.write_text("from app.cli.main import main\nmain()\n")
+    place = str(len(words.split(" ")) - 1)
+    asked = {"_GROUNDLANE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": place}
+    environment = {**os.environ, **asked, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, command], env=environment, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) >= offered
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "address"),
+    [
+        ([], {}, "http://127.0.0.1:8080/dashboard"),
+        (["--host", "0.0.0.0", "--port", "9000"], {}, "http://localhost:9000/dashboard"),
+        (["--host", "::1"], {}, "http://[::1]:8080/dashboard"),
+        (["--port", "0"], {}, None),
+        ([], {"GROUNDLANE_DASHBOARD": "false"}, None),
+    ],
+)
+def test_serve_prints_the_address_of_the_dashboard(
+    run: Run, monkeypatch: pytest.MonkeyPatch, options: list[str], settings: dict[str, str], address: str | None
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("app.cli.serve.check_address", lambda _host, _port: None)
+    monkeypatch.setattr("app.cli.serve.serve", lambda *_settings, **_address: None)
+    lines = [line for line in run("serve", *options).err.splitlines() if line.startswith("Dashboard")]
+    assert lines == ([] if address is None else [f"Dashboard: {address}"])
+
+
+@pytest.mark.parametrize("token", ["x", "fifteen-letters", "padded          "])
+def test_short_admin_token_stops_the_start_with_one_line(monkeypatch: pytest.MonkeyPatch, run: Run, token: str) -> None:
     monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", token)
     result = run("serve")
     (line,) = result.err.splitlines()
@@ -95,7 +151,7 @@ def test_a_short_admin_token_stops_the_start_with_one_line(
     )
 
 
-def test_an_invalid_secret_key_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_secret_key_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_SECRET_KEY", "hunter2")
     result = run("serve")
     assert result.code == 2
@@ -104,7 +160,7 @@ def test_an_invalid_secret_key_stops_the_start_with_one_line(run: Run, monkeypat
     assert "hunter2" not in result.err
 
 
-def test_an_unknown_judge_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_judge_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_JUDGE", "oracle")
     result = run("serve")
     assert result.code == 2
@@ -112,7 +168,7 @@ def test_an_unknown_judge_stops_the_start_with_one_line(run: Run, monkeypatch: p
     assert line.startswith("Error: GROUNDLANE_JUDGE: judge 'oracle'")
 
 
-def test_an_unsupported_database_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_database_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", "mysql://root@db/x")
     result = run("db", "upgrade")
     assert result.code == 2
@@ -120,7 +176,7 @@ def test_an_unsupported_database_is_named(run: Run, monkeypatch: pytest.MonkeyPa
     assert line.startswith("Error: GROUNDLANE_DATABASE_URL: ")
 
 
-def test_a_file_that_is_not_a_database_fails_with_one_line(run: Run, tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_fails_with_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "groundlane.db").write_text("This is no database. " * 100)
     result = run("db", "upgrade")
     assert result.code == 1
@@ -128,7 +184,7 @@ def test_a_file_that_is_not_a_database_fails_with_one_line(run: Run, tmp_path: P
     assert line.startswith("Error: GROUNDLANE_DATABASE_URL: ")
 
 
-def test_the_database_is_created_and_can_be_upgraded_again(run: Run, tmp_path: Path) -> None:
+def test_database_is_created_and_can_be_upgraded_again(run: Run, tmp_path: Path) -> None:
     assert run("db", "upgrade") == Result(0, "The database is up to date.\n", "")
     assert run("db", "upgrade").code == 0
     with sqlite3.connect(tmp_path / "groundlane.db") as connection:
@@ -160,7 +216,7 @@ def manual(tmp_path: Path) -> Path:
         ("Hello! How can I help you?", 0, "no_claims"),
     ],
 )
-def test_a_text_is_checked_against_files(
+def test_text_is_checked_against_files(
     run: Run, tmp_path: Path, manual: Path, text: str, code: int, verdict: str
 ) -> None:
     (tmp_path / "text.txt").write_text(text, "utf-8")
@@ -172,7 +228,42 @@ def test_a_text_is_checked_against_files(
 
 
 @pytest.mark.slow
-def test_a_checked_text_is_shown_sentence_by_sentence(run: Run, tmp_path: Path, manual: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "code", "strict"),
+    [
+        ("The warranty covers 24 months from the date of purchase.", 0, 0),
+        (
+            "The warranty covers 24 months from the date of purchase. "
+            "The machine is sold together with a burr grinder.",
+            0,
+            1,
+        ),
+        ("Hello!\n\n```\nprice = 9000\n```\n", 1, 1),
+        (
+            "<think>It covers 36 months.</think>The warranty covers 24 months from the date of purchase.",
+            0,
+            0,
+        ),
+    ],
+)
+def test_strict_check_accepts_no_unverifiable_claim(
+    run: Run, tmp_path: Path, manual: Path, text: str, code: int, strict: int
+) -> None:
+    (tmp_path / "text.txt").write_text(text, "utf-8")
+    checked = ("check", str(tmp_path / "text.txt"), str(manual), "--json")
+    for result, expected in ((run(*checked), code), (run(*checked, "--strict"), strict)):
+        assert result.code == expected
+        assert json.loads(result.out)["grounded"] is (expected == 0)
+
+
+def test_help_of_the_check_says_what_its_exit_codes_mean(run: Run) -> None:
+    told = " ".join(run("check", "--help").out.replace("│", " ").split())
+    for code, meaning in ((0, "the text is grounded"), (1, "it is not grounded"), (2, "it could not be checked")):
+        assert f"{code} if {meaning}" in told
+
+
+@pytest.mark.slow
+def test_checked_text_is_shown_sentence_by_sentence(run: Run, tmp_path: Path, manual: Path) -> None:
     (tmp_path / "text.txt").write_text("The pump works at 9 bar. The pump works at 15 bar.", "utf-8")
     result = run("check", str(tmp_path / "text.txt"), str(manual))
     assert result.code == 1
@@ -182,7 +273,7 @@ def test_a_checked_text_is_shown_sentence_by_sentence(run: Run, tmp_path: Path, 
     assert "\x1b" not in result.out
 
 
-def test_a_missing_file_or_a_binary_one_is_named(run: Run, tmp_path: Path, manual: Path) -> None:
+def test_missing_or_binary_file_is_named(run: Run, tmp_path: Path, manual: Path) -> None:
     missing = run("check", str(tmp_path / "missing.txt"), str(manual))
     assert (missing.code, missing.err) == (2, f"Error: {tmp_path / 'missing.txt'}: No such file or directory\n")
     (tmp_path / "image.png").write_bytes(b"\x89PNG\xff")
@@ -190,8 +281,8 @@ def test_a_missing_file_or_a_binary_one_is_named(run: Run, tmp_path: Path, manua
     assert (binary.code, binary.err) == (2, f"Error: {tmp_path / 'image.png'}: not a UTF-8 text file\n")
 
 
-def test_a_judge_that_cannot_be_loaded_is_an_error(run: Run, manual: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 1 would say that the text is not grounded, which nobody found out."""
+def test_judge_that_cannot_be_loaded_is_an_error(run: Run, manual: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 1 would mean that the text is not grounded, which wasn't checked."""
     monkeypatch.setenv("GROUNDLANE_JUDGE", "none")
     result = run("check", str(manual), str(manual))
     assert result.code == 2
@@ -200,7 +291,7 @@ def test_a_judge_that_cannot_be_loaded_is_an_error(run: Run, manual: Path, monke
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What uvicorn was asked to serve, and where the workers' numbers would have gone."""
+    """The arguments for uvicorn, and the folder for the workers' metrics."""
     calls: list[dict[str, Any]] = []
 
     def run(app: str, **options: Any) -> None:
@@ -233,7 +324,7 @@ def test_several_workers_share_a_folder_for_their_metrics(
     assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
 
 
-def test_a_worker_builds_its_app_from_the_environment(logging_as_before: None) -> None:
+def test_worker_builds_its_app_from_the_environment(logging_as_before: None) -> None:
     assert build_app().title == "Groundlane"
 
 
@@ -245,7 +336,7 @@ def test_check_with_an_unknown_judge_names_the_setting(run: Run, manual: Path, m
 
 
 @pytest.mark.slow
-def test_a_text_is_not_grounded_in_an_empty_source(run: Run, tmp_path: Path, manual: Path) -> None:
+def test_text_is_not_grounded_in_an_empty_source(run: Run, tmp_path: Path, manual: Path) -> None:
     (tmp_path / "empty.txt").write_text("", "utf-8")
     result = run("check", str(manual), str(tmp_path / "empty.txt"), "--json")
     assert result.code == 1

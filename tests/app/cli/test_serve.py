@@ -1,4 +1,4 @@
-"""The gateway as a process: one token, workers that count together, and streams that end by themselves."""
+"""The gateway as a process: one token, shared metrics of workers, and streams that finish on shutdown."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
 from app.cli.serve import to_serve
-from tests.support.server_process import LIMIT_S, Process, gateway
+from tests.support.gateways.server_process import LIMIT_S, Process, gateway
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def tokens(process: Process) -> list[str]:
     return [line.rsplit(" ", 1)[-1].strip() for line in process.lines if line.startswith("Admin token")]
 
 
-def test_the_admin_token_is_created_once_and_opens_the_admin_api(tmp_path: Path) -> None:
+def test_admin_token_is_created_once_and_opens_the_admin_api(tmp_path: Path) -> None:
     with serving(ScriptedUpstream(ANSWERS).app, bind(0)) as upstream:
         with gateway(tmp_path, upstream, judge="none") as first:
             (token,) = tokens(first)
@@ -65,8 +65,8 @@ def test_workers_share_metrics_and_leave_no_files(tmp_path: Path) -> None:
     assert list(scratch.glob("groundlane-*")) == []
 
 
-def test_an_open_stream_ends_normally_after_sigterm(tmp_path: Path) -> None:
-    """The reply is in its first words when the signal comes; it is delivered whole, and logged."""
+def test_open_stream_ends_normally_after_sigterm(tmp_path: Path) -> None:
+    """The signal arrives during the first words of the reply, which is still delivered completely, and logged."""
     upstream = ScriptedUpstream(ANSWERS, delay_s=0.1)
     with serving(upstream.app, bind(0)) as url, gateway(tmp_path, url) as process:
         request = {**BODY, "stream": True, "grounding": {"inject": "system"}}
@@ -83,7 +83,7 @@ def test_an_open_stream_ends_normally_after_sigterm(tmp_path: Path) -> None:
     assert '"status":"completed"' in logged
 
 
-def test_a_port_in_use_stops_the_start_before_anything_is_created(tmp_path: Path) -> None:
+def test_port_in_use_stops_the_start_before_anything_is_created(tmp_path: Path) -> None:
     taken = bind(0)
     taken.listen()
     with taken, serving(ScriptedUpstream(ANSWERS).app, bind(0)) as upstream:
@@ -91,11 +91,11 @@ def test_a_port_in_use_stops_the_start_before_anything_is_created(tmp_path: Path
         process = Process(tmp_path, upstream, "--port", str(port), judge="none")
         assert process.wait() == 1
     wanted = f"Error: 127.0.0.1, port {port}: Address already in use. Choose another address with --host or --port.\n"
-    assert process.lines == [wanted]  # and no token that nobody will look for here
+    assert process.lines == [wanted]  # no token is printed
     assert not list(tmp_path.glob("*.db"))
 
 
-def test_the_garbage_collector_ignores_what_exists_when_a_worker_opens() -> None:
+def test_garbage_collector_ignores_what_exists_when_a_worker_opens() -> None:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
         yield {"opened": True}

@@ -1,4 +1,4 @@
-"""The configuration file: what it comes to, and that whatever is wrong is one line that names the key."""
+"""The configuration file: its result, and errors as one line that names the key."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def test_left_out_keys_have_the_documented_defaults(tmp_path: Path) -> None:
     assert (spec.accepts_documents, spec.proxy_from_env) == (False, False)
 
 
-def test_every_key_is_taken_over(tmp_path: Path) -> None:
+def test_every_key_is_read(tmp_path: Path) -> None:
     config = read(
         tmp_path,
         """
@@ -77,17 +77,17 @@ def test_every_key_is_taken_over(tmp_path: Path) -> None:
     assert (spec.accepts_documents, spec.max_connections, spec.proxy_from_env) == (True, 7, True)
 
 
-def test_a_key_is_not_shown_with_the_rest(tmp_path: Path) -> None:
+def test_key_is_hidden_in_the_representation(tmp_path: Path) -> None:
     assert "sk-one" not in repr(read(tmp_path, MINIMAL + 'api_key_env = "ONE_KEY"\n'))
 
 
-def test_a_key_may_be_kept_as_a_secret(tmp_path: Path) -> None:
+def test_key_can_be_stored_as_a_secret(tmp_path: Path) -> None:
     spec = read(tmp_path, MINIMAL + 'api_key = "secret:open-ai.1"\n').upstreams[0]
     assert (spec.key, spec.secret) == (None, "open-ai.1")
 
 
 @pytest.mark.parametrize("config", [None, MINIMAL + 'api_key = "secret:openai"\n'])
-def test_a_secret_needs_the_key_that_opens_it(tmp_path: Path, config: str | None) -> None:
+def test_stored_secret_requires_the_secret_key(tmp_path: Path, config: str | None) -> None:
     values: dict[str, Any] = {"upstream_api_key": "secret:openai"}
     if config is not None:
         (tmp_path / "c.toml").write_text(config, "utf-8")
@@ -110,7 +110,7 @@ def test_a_secret_needs_the_key_that_opens_it(tmp_path: Path, config: str | None
         ('[[upstreams]]\nbase_url = "http://x"', "upstreams[0].name: missing"),
         ('[[upstreams]]\nname = "a b"\nbase_url = "http://x"', "upstreams[0].name: String should match"),
         ('[[upstreams]]\nname = "a"\nbase_url = "x"', "upstreams[0].base_url: Input should be a valid URL"),
-        ('[[upstreams]]\nname = "a"\nbase_url = "http://u:p@x/v1"', "upstreams[0].base_url: a user or password"),
+        ('[[upstreams]]\nname = "a"\nbase_url = "http://u:p@x/v1"', "upstreams[0].base_url: a username or password"),
         ('[[upstreams]]\nname = "a"\nbase_url = "http://x/v1?a=b"', "upstreams[0].base_url: a query"),
         (MINIMAL + 'api = "cohere"', "upstreams[0].api: Input should be 'openai', 'azure' or 'anthropic'"),
         (MINIMAL + 'api = "azure"', "upstreams[0].api_version: required unless base_url ends in /openai/v1"),
@@ -128,7 +128,10 @@ def test_a_secret_needs_the_key_that_opens_it(tmp_path: Path, config: str | None
         (MINIMAL + 'models = [""]', "upstreams[0].models[0]: String should have at least 1 character"),
         (MINIMAL + 'alias = { "x[" = "y" }', "upstreams[0].alias.x[: invalid glob 'x['"),
         (MINIMAL + 'headers = { "a b" = "c" }', "upstreams[0].headers.a b: invalid header name 'a b'"),
-        (MINIMAL + 'headers = { Authorization = "c" }', "upstreams[0].headers.Authorization: 'Authorization' is set"),
+        (
+            MINIMAL + 'headers = { Authorization = "c" }',
+            "upstreams[0].headers.Authorization: the gateway sets 'Authorization'",
+        ),
         (MINIMAL + 'headers = { a = "b\\r\\nc: d" }', "upstreams[0].headers.a: String should match"),
         (MINIMAL + "retries = 11", "upstreams[0].retries: Input should be less than or equal to 10"),
         (MINIMAL + 'retries = "1"', "upstreams[0].retries: Input should be a valid integer"),
@@ -148,11 +151,11 @@ def test_a_secret_needs_the_key_that_opens_it(tmp_path: Path, config: str | None
         ("upstreams = [", "Invalid value"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_key(tmp_path: Path, text: str, said: str) -> None:
+def test_errors_name_the_key(tmp_path: Path, text: str, said: str) -> None:
     assert said in complaint(tmp_path, text)
 
 
-def test_a_circle_of_fallbacks_is_shown(tmp_path: Path) -> None:
+def test_circular_fallbacks_are_reported(tmp_path: Path) -> None:
     table = '[[upstreams]]\nname = "{}"\nbase_url = "http://x/v1"\nfallback = {}\n'
     text = (
         table.format("a", '["b"]')
@@ -163,19 +166,19 @@ def test_a_circle_of_fallbacks_is_shown(tmp_path: Path) -> None:
     assert complaint(tmp_path, text) == "upstreams[1].fallback: circular: b > c > b"
 
 
-def test_two_ways_to_one_fallback_are_no_circle(tmp_path: Path) -> None:
+def test_two_paths_to_one_fallback_are_no_circle(tmp_path: Path) -> None:
     table = '[[upstreams]]\nname = "{}"\nbase_url = "http://x/v1"\nfallback = {}\n'
     text = table.format("a", '["b", "c"]') + table.format("b", '["c"]') + table.format("c", "[]")
     assert [list(spec.fallback) for spec in read(tmp_path, text).upstreams] == [["b", "c"], ["c"], []]
 
 
 @pytest.mark.parametrize("glob", ["gpt-[45]", "[!a]*", "[]]", "a]b", "?", "*"])
-def test_globs_of_every_kind_are_taken(tmp_path: Path, glob: str) -> None:
+def test_globs_of_every_kind_are_accepted(tmp_path: Path, glob: str) -> None:
     (spec,) = read(tmp_path, f'{MINIMAL}models = ["{glob}"]').upstreams
     assert list(spec.models) == [glob]
 
 
-def test_a_file_that_is_not_there_or_not_text_is_said_to_be_so(tmp_path: Path) -> None:
+def test_missing_or_binary_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "missing.toml"
     with pytest.raises(SettingsError, match=r"missing\.toml: No such file or directory$"):
         read_config(path, {})
@@ -184,7 +187,7 @@ def test_a_file_that_is_not_there_or_not_text_is_said_to_be_so(tmp_path: Path) -
         read_config(path, {})
 
 
-def test_policies_are_checked_and_filled_in(tmp_path: Path) -> None:
+def test_policies_are_validated_with_defaults(tmp_path: Path) -> None:
     text = MINIMAL + '[[policies]]\nname = "p"\ncategory = "retrieval"\nrules = { max_chunks = 3 }\npriority = 5'
     (draft,) = read(tmp_path, text).policies
     assert (draft.name, draft.priority, draft.rules["max_chunks"], draft.rules["min_chunks"]) == ("p", 5, 3, 1)
@@ -194,7 +197,7 @@ def settings(**values: Any) -> Settings:
     return Settings(_env_file=None, **values)
 
 
-def test_without_a_file_there_is_the_upstream_of_the_settings() -> None:
+def test_without_a_file_the_settings_define_the_upstream() -> None:
     config = load_config(
         settings(upstream_base_url="http://x.test/v1/", upstream_api_key="sk-1", read_timeout_s=5, connect_timeout_s=2)
     )
@@ -204,16 +207,14 @@ def test_without_a_file_there_is_the_upstream_of_the_settings() -> None:
     assert config.policies == ()
 
 
-def test_azure_by_the_settings_alone_is_the_newer_kind() -> None:
+def test_azure_from_settings_uses_the_newer_api() -> None:
     base = "https://x.openai.azure.com/openai"
     assert load_config(settings(upstream_api="azure", upstream_base_url=f"{base}/v1")).upstreams[0].api_version is None
     with pytest.raises(SettingsError, match=r"^GROUNDLANE_UPSTREAM_API: azure requires"):
         load_config(settings(upstream_api="azure", upstream_base_url=base))
 
 
-def test_keys_come_from_the_environment_or_else_from_the_env_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_come_from_the_environment_or_the_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text("FILE_KEY=sk-file\nBOTH_KEY=sk-file\n", "utf-8")
     monkeypatch.setenv("BOTH_KEY", "sk-environment")
@@ -223,7 +224,7 @@ def test_keys_come_from_the_environment_or_else_from_the_env_file(
     assert keys == ["sk-file", "sk-environment"]
 
 
-def test_a_bad_file_stops_the_start_with_one_line(
+def test_invalid_file_stops_the_start_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -239,7 +240,7 @@ def test_a_bad_file_stops_the_start_with_one_line(
 PAGE = Path(__file__).parents[3] / "docs" / "operations" / "upstreams.md"
 
 
-def test_the_example_in_the_documentation_is_valid(tmp_path: Path) -> None:
+def test_example_in_the_documentation_is_valid(tmp_path: Path) -> None:
     example = PAGE.read_text("utf-8").partition("```toml\n")[2].partition("```")[0]
     path = tmp_path / "groundlane.toml"
     path.write_text(example, "utf-8")

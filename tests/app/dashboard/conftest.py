@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.browser import chromium, open_page, sign_in
-from tests.support.dashboard_seed import events, play, write
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.browser import chromium, open_page, sign_in
+from tests.support.gateways.live_gateway import Gateway, gateways
+from tests.support.storage.dashboard_seed import events, play, write
 
 
 @pytest.fixture(scope="session")
@@ -31,18 +31,8 @@ def played(gateway: Gateway) -> dict[str, str]:
 @pytest.fixture
 def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
     """Starts a separate gateway with other settings."""
-    started: list[Gateway] = []
-
-    def start(**settings: Any) -> Gateway:
-        folder = tmp_path / f"gateway-{len(started)}"
-        folder.mkdir()
-        gateway = Gateway(folder, **settings)
-        started.append(gateway)
-        return gateway.start()
-
-    yield start
-    for gateway in started:
-        gateway.close()
+    with gateways(tmp_path) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -23,20 +23,20 @@ class _Model(BaseModel, extra="forbid"):
     [
         (Annotated[str, Field(min_length=1)], "", "Must have at least 1 character"),
         (Annotated[str, Field(max_length=2)], "abc", "Must have at most 2 characters"),
-        (Annotated[str, Field(pattern="^a$")], "b", "Must match pattern '^a$'"),
+        (Annotated[str, Field(pattern="^a$")], "b", "Has a format or characters that aren't allowed"),
         (int, "many", "Must be a valid integer"),
         (float, "0,5", "Must be a valid number"),
         (bool, "perhaps", "Must be a valid boolean"),
         (Annotated[int, Field(le=1)], 2, "Must be less than or equal to 1"),
         (Literal["warn", "block"], "scold", "Must be 'warn' or 'block'"),
         (list[str], "a", "Must be a valid list"),
-        (Annotated[list[str], Field(max_length=1)], ["a", "b"], "Must have at most 1 item after validation, not 2"),
+        (Annotated[list[str], Field(max_length=1)], ["a", "b"], "Must have at most 1 item"),
         (Annotated[int, AfterValidator(_even)], 1, "Must be even"),
         (_Model, {}, "Required"),
         (_Model, {"name": "a", "size": 1}, "Unknown field"),
     ],
 )
-def test_a_message_says_what_a_value_must_be(kind: Any, value: Any, said: str) -> None:
+def test_message_says_what_a_value_must_be(kind: Any, value: Any, said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(kind).validate_python(value)
     message = caught.value.errors()[0]["msg"]

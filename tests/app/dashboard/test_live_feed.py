@@ -9,7 +9,7 @@ import pytest
 
 from app.dashboard.live_feed import DecisionFeed, event_id
 from app.db.database import Database
-from app.events.queries import EventFilter
+from app.events.filters import EventFilter
 from app.events.records import RequestEvent
 from app.events.storage.writer import EventWriter
 from app.settings import EventDurability
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 Open = Callable[[], AbstractAsyncContextManager[Database]]
 
 
-async def test_the_live_feed_shows_each_decision_once_including_late_ones(
+async def test_live_feed_shows_each_decision_once_including_late_ones(
     open_database: Open, event: Callable[..., RequestEvent], tmp_path: Path
 ) -> None:
     now = datetime.now(UTC)

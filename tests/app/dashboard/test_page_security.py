@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import timedelta
 
 import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from app.dashboard import session
+from app.dashboard import session_cookie
 from app.dashboard.router import PARTS
 from app.dashboard.static_files import static_url
 from app.dashboard.templating import SECTIONS
 from app.db.database import DatabaseUnavailableError
-from tests.support.browser import csrf_of, sign_in
-from tests.support.live_gateway import ADMIN_TOKEN, Gateway
+from tests.support.gateways.browser import csrf_of, sign_in
+from tests.support.gateways.live_gateway import ADMIN_TOKEN, Gateway
 
 PAGES = [section.path for section in SECTIONS]
-OPEN = {"/sign-in", "/static/{version}/{name}"}
+OPEN = {"/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/static/{version}/{name}", "/shared/{token}"}
 
 
 Visit = Callable[..., httpx.Client]
@@ -66,7 +65,7 @@ def test_pages_redirect_to_sign_in_without_a_session(stranger: httpx.Client) -> 
             assert (answer.status_code, answer.headers["location"][:18]) == (303, "/dashboard/sign-in"), route.path
 
 
-def test_a_script_without_a_session_gets_401_instead_of_a_redirect(stranger: httpx.Client) -> None:
+def test_script_without_a_session_gets_401_instead_of_a_redirect(stranger: httpx.Client) -> None:
     answer = stranger.get("/dashboard/requests", headers={"sec-fetch-mode": "cors"})
     assert answer.status_code == 401
 
@@ -77,7 +76,7 @@ def test_signing_in_redirects_to_the_requested_page(stranger: httpx.Client) -> N
     data = {"csrf": csrf_of(form), "token": ADMIN_TOKEN, "next": "/dashboard/requests?agent=hr"}
     answer = stranger.post("/dashboard/sign-in", data=data)
     assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/requests?agent=hr")
-    cookie = next(value for value in answer.headers.get_list("set-cookie") if value.startswith(session.COOKIE))
+    cookie = next(value for value in answer.headers.get_list("set-cookie") if value.startswith(session_cookie.COOKIE))
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert "Path=/dashboard" in cookie
@@ -86,23 +85,23 @@ def test_signing_in_redirects_to_the_requested_page(stranger: httpx.Client) -> N
     assert stranger.get("/dashboard/").status_code == 200
 
 
-def test_the_cookie_is_secure_behind_an_https_proxy(stranger: httpx.Client) -> None:
+def test_cookie_is_secure_behind_an_https_proxy(stranger: httpx.Client) -> None:
     answer = stranger.get("/dashboard/sign-in", headers={"x-forwarded-proto": "https"})
     assert "Secure" in answer.headers["set-cookie"]
 
 
 @pytest.mark.parametrize("next", ["https://elsewhere.example/", "//elsewhere.example", "/dashboard/\\e", "/dashboardx"])
 def test_signing_in_never_redirects_to_another_site(next: str) -> None:
-    assert session.safe_next(next) == "/dashboard/"
+    assert session_cookie.safe_next(next) == "/dashboard/"
 
 
-def test_a_wrong_token_is_refused_and_not_repeated(stranger: httpx.Client) -> None:
+def test_wrong_token_is_refused_and_not_repeated(stranger: httpx.Client) -> None:
     form = stranger.get("/dashboard/sign-in").text
     answer = stranger.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": "guess-1"})
     assert answer.status_code == 401
-    assert "Wrong admin token." in answer.text
+    assert "This admin token is invalid, revoked or expired." in answer.text
     assert "guess-1" not in answer.text
-    assert session.COOKIE not in stranger.cookies
+    assert session_cookie.COOKIE not in stranger.cookies
 
 
 def test_forms_without_a_csrf_token_or_from_another_site_are_refused(
@@ -126,20 +125,33 @@ def test_signing_out_ends_the_session_everywhere(gateway: Gateway, visit: Visit)
     assert again.get("/dashboard/").status_code == 303
 
 
-def test_a_session_expires_and_cannot_be_extended(
-    gateway: Gateway, visit: Visit, stranger: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "LIFETIME", timedelta(seconds=-1))
-    form = stranger.get("/dashboard/sign-in").text
-    over = stranger.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": ADMIN_TOKEN})
-    cookie = over.headers["set-cookie"].partition(f"{session.COOKIE}=")[2].partition(";")[0]
-    id, ends, signature = cookie.split(".")
-    for value in (cookie, f"{id}.{int(ends) + 9_999}.{signature}", f"{id}..{signature}", "", "a.b.c", "é"):
-        headers = {"cookie": f"{session.COOKIE}={value}".encode()}
+def test_cookie_that_is_not_a_session_leads_to_sign_in(gateway: Gateway, visit: Visit) -> None:
+    with sign_in(gateway) as client:
+        cookie = client.cookies[session_cookie.COOKIE]
+    for value in (cookie[:-1], f"{cookie}x", cookie.swapcase(), "", "a.b.c", "é"):
+        headers = {"cookie": f"{session_cookie.COOKIE}={value}".encode()}
         assert visit(gateway).get("/dashboard/", headers=headers).status_code == 303
 
 
-def test_a_new_admin_token_signs_everybody_out(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
+def test_session_ends_after_its_lifetime(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
+    short = start_gateway(session_lifetime_s=0.001)
+    stranger = visit(short)
+    form = stranger.get("/dashboard/sign-in").text
+    assert stranger.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": ADMIN_TOKEN}).status_code == 303
+    assert stranger.get("/dashboard/").status_code == 303
+
+
+def test_signing_in_starts_another_session(gateway: Gateway, visit: Visit) -> None:
+    with sign_in(gateway) as client:
+        first = visit(gateway, httpx.Cookies(client.cookies))
+        form = client.get("/dashboard/system").text
+        data = {"csrf": csrf_of(form), "token": ADMIN_TOKEN}
+        assert client.post("/dashboard/sign-in", data=data).status_code == 303
+        assert first.get("/dashboard/").status_code == 303
+        assert client.get("/dashboard/").status_code == 200
+
+
+def test_new_admin_token_ends_the_sessions_of_the_old_one(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
     first = start_gateway()
     with sign_in(first) as client:
         kept = client.cookies
@@ -155,21 +167,27 @@ def test_sign_in_attempts_are_throttled(start_gateway: Callable[..., Gateway], v
     client = visit(start_gateway())
     csrf = csrf_of(client.get("/dashboard/sign-in").text)
     answers = [client.post("/dashboard/sign-in", data={"csrf": csrf, "token": "guess"}) for _ in range(11)]
-    assert [answer.status_code for answer in answers] == [401] * session.ATTEMPTS_PER_MINUTE + [429]
+    assert [answer.status_code for answer in answers] == [401] * session_cookie.ATTEMPTS_PER_MINUTE + [429]
     assert client.post("/dashboard/sign-in", data={"csrf": csrf, "token": ADMIN_TOKEN}).status_code == 429
 
 
-def test_the_dashboard_can_be_disabled(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
+def test_dashboard_can_be_disabled(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
     stranger = visit(start_gateway(dashboard=False))
     assert stranger.get("/dashboard/").status_code == 404
-    assert stranger.get("/", headers={"accept": "text/html"}).status_code == 404
+    for path in ("/", "/docs", "/redoc"):
+        assert stranger.get(path, headers={"accept": "text/html"}).status_code == 404
 
 
-def test_only_browsers_are_redirected_from_the_root_to_the_dashboard(stranger: httpx.Client) -> None:
-    led = stranger.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+@pytest.mark.parametrize("accept", ["text/html,application/xhtml+xml,*/*;q=0.8", "*/*"])
+def test_root_leads_to_the_dashboard(stranger: httpx.Client, accept: str) -> None:
+    led = stranger.get("/", headers={"accept": accept})
     assert (led.status_code, led.headers["location"]) == (307, "/dashboard/")
-    told = stranger.get("/", headers={"accept": "*/*"})
-    assert (told.status_code, told.headers["content-type"]) == (404, "application/json")
+
+
+def test_root_leads_a_browser_to_a_page(client: httpx.Client, stranger: httpx.Client) -> None:
+    for path in ("/", "/dashboard", "/dashboard/"):
+        assert "<title>Overview" in client.get(path, follow_redirects=True).text
+        assert "<title>Sign in" in stranger.get(path, follow_redirects=True).text
 
 
 def test_static_files_are_immutable_only_under_their_version(client: httpx.Client) -> None:
@@ -180,21 +198,21 @@ def test_static_files_are_immutable_only_under_their_version(client: httpx.Clien
     assert client.get("/dashboard/static/older/none.css").status_code == 404
 
 
-def test_an_unknown_page_is_an_error_page(client: httpx.Client) -> None:
+def test_unknown_page_is_an_error_page(client: httpx.Client) -> None:
     answer = client.get("/dashboard/nothing/here")
     assert answer.status_code == 404
     assert "Page not found." in answer.text
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
-def test_an_unsupported_method_is_an_error_page(client: httpx.Client, method: str) -> None:
+def test_unsupported_method_is_an_error_page(client: httpx.Client, method: str) -> None:
     token = {"x-csrf-token": csrf_of(client.get("/dashboard/keys").text), "content-length": "0"}
     answer = client.request(method, "/dashboard/requests", headers=token)
     assert answer.status_code == 405
-    assert f"{method} is not allowed here." in answer.text
+    assert f"{method} is not allowed for this page." in answer.text
 
 
-def test_the_theme_is_remembered(client: httpx.Client) -> None:
+def test_theme_is_remembered(client: httpx.Client) -> None:
     answer = client.post("/dashboard/theme", data={"theme": "dark", "next": "/dashboard/keys"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/keys")
     assert 'data-theme="dark"' in client.get("/dashboard/keys").text
@@ -215,7 +233,7 @@ def test_errors_are_shown_on_a_page_without_details(
     async def fail(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(session.Sessions, "find", fail)
+    monkeypatch.setattr(session_cookie.Sessions, "find", fail)
     answer = client.get("/dashboard/system")
     assert answer.status_code == status
     assert said in answer.text

@@ -1,4 +1,4 @@
-"""What ``app.db.database`` promises on both kinds of database."""
+"""The contract of ``app.db.database`` on SQLite and PostgreSQL."""
 
 import asyncio
 import subprocess
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 Open = Callable[[], AbstractAsyncContextManager[Database]]
 
 
-async def test_the_migrated_schema_is_that_of_the_tables(open_database: Open) -> None:
+async def test_migrated_schema_equals_the_tables(open_database: Open) -> None:
     async with open_database() as database, database.read() as connection:
         differences = await connection.run_sync(
             lambda sync: compare_metadata(
@@ -33,7 +33,7 @@ async def test_the_migrated_schema_is_that_of_the_tables(open_database: Open) ->
     assert differences == []
 
 
-def test_upgrading_again_keeps_what_is_there(database_url: str) -> None:
+def test_upgrading_again_keeps_the_data(database_url: str) -> None:
     async def revision(value: str | None) -> str:
         database = Database(database_url)
         async with database.write() as connection:
@@ -49,7 +49,7 @@ def test_upgrading_again_keeps_what_is_there(database_url: str) -> None:
 
 
 @pytest.mark.slow
-def test_workers_that_start_at_once_all_find_the_tables_made(empty_url: str) -> None:
+def test_concurrent_workers_all_find_the_tables(empty_url: str) -> None:
     code = f"from app.db.schema import upgrade; input(); upgrade({empty_url!r})"
     workers = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) for _ in range(3)]
     for worker in workers:
@@ -67,21 +67,21 @@ def test_workers_that_start_at_once_all_find_the_tables_made(empty_url: str) -> 
 
 
 @pytest.mark.slow
-def test_the_migrations_are_found_from_any_working_directory(sqlite_url: str, tmp_path: Path) -> None:
+def test_migrations_are_found_from_any_working_directory(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "migrations").mkdir()
     code = f"from app.db.schema import upgrade; upgrade({sqlite_url!r})"
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
     assert (tmp_path / "groundlane.db").exists()
 
 
-async def test_a_database_without_tables_is_refused_with_what_to_do(empty_url: str) -> None:
+async def test_database_without_tables_is_rejected_with_instructions(empty_url: str) -> None:
     database = Database(empty_url)
     with pytest.raises(SchemaError, match="run `groundlane db upgrade`"):
         await check_schema(database)
     await database.aclose()
 
 
-async def test_times_are_aware_and_in_utc_whatever_zone_they_came_in(open_database: Open) -> None:
+async def test_times_are_aware_and_in_utc_from_any_zone(open_database: Open) -> None:
     moment = datetime(2026, 3, 1, 1, 30, 0, 123456, tzinfo=timezone(timedelta(hours=2)))
     row = {"run_id": "r", "status": "open", "version": 1, "state": {}, "created_at": moment, "updated_at": moment}
     async with open_database() as database:
@@ -93,14 +93,14 @@ async def test_times_are_aware_and_in_utc_whatever_zone_they_came_in(open_databa
     assert found.tzinfo is UTC
 
 
-async def test_a_naive_time_is_refused(open_database: Open) -> None:
+async def test_naive_time_is_rejected(open_database: Open) -> None:
     async with open_database() as database:
         with pytest.raises(StatementError, match="without a time zone"):
             async with database.write() as connection:
                 await connection.execute(select(runs).where(runs.c.created_at < datetime(2026, 1, 1)))
 
 
-async def test_a_write_that_fails_leaves_nothing(open_database: Open) -> None:
+async def test_failed_write_leaves_nothing(open_database: Open) -> None:
     async def fail(database: Database) -> None:
         async with database.write() as connection:
             await connection.execute(insert(meta), {"key": "a", "value": "1"})
@@ -113,7 +113,7 @@ async def test_a_write_that_fails_leaves_nothing(open_database: Open) -> None:
             assert (await connection.execute(select(meta).where(meta.c.key == "a"))).all() == []
 
 
-async def test_foreign_keys_hold(open_database: Open) -> None:
+async def test_foreign_keys_are_enforced(open_database: Open) -> None:
     row = {"run_id": "missing", "seq": 0, "ts": datetime.now(UTC), "kind": "x", "data": {}, "decisions": []}
     async with open_database() as database:
         with pytest.raises(IntegrityError):
@@ -121,7 +121,7 @@ async def test_foreign_keys_hold(open_database: Open) -> None:
                 await connection.execute(insert(run_steps), row)
 
 
-async def test_rows_whose_key_is_there_are_left_out(open_database: Open) -> None:
+async def test_existing_rows_are_skipped(open_database: Open) -> None:
     async with open_database() as database:
         for value in ("1", "2"):
             async with database.write() as connection:
@@ -144,7 +144,7 @@ async def test_concurrent_changes_do_not_overwrite_each_other(open_database: Ope
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_sqlite_keeps_a_write_ahead_log_and_waits(sqlite_url: str, durable: bool) -> None:
+async def test_sqlite_uses_a_write_ahead_log_and_waits_for_locks(sqlite_url: str, durable: bool) -> None:
     database = Database(sqlite_url, durable=durable, busy_timeout_s=1.5)
     found = {}
     async with database.read() as connection:
@@ -159,7 +159,7 @@ async def test_sqlite_keeps_a_write_ahead_log_and_waits(sqlite_url: str, durable
     }
 
 
-async def test_a_filter_reads_its_index_in_order(sqlite_url: str) -> None:
+async def test_filters_use_an_index_in_order(sqlite_url: str) -> None:
     await asyncio.to_thread(upgrade, sqlite_url)
     database = Database(sqlite_url)
     ordered = select(decisions.c.id).order_by(decisions.c.ts.desc(), decisions.c.id.desc()).limit(5)
@@ -172,7 +172,7 @@ async def test_a_filter_reads_its_index_in_order(sqlite_url: str) -> None:
     await database.aclose()
 
 
-async def test_a_database_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+async def test_unopenable_database_is_unavailable(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path}/missing/groundlane.db")
     with pytest.raises(DatabaseUnavailableError, match="unable to open database file"):
         await database.ping()
@@ -180,7 +180,7 @@ async def test_a_database_that_cannot_be_opened_is_unavailable(tmp_path: Path) -
 
 
 @pytest.mark.postgres
-async def test_a_server_that_is_not_there_is_unavailable() -> None:
+async def test_unreachable_server_is_unavailable() -> None:
     pytest.importorskip("asyncpg")
     database = Database("postgresql+asyncpg://groundlane@127.0.0.1:9/groundlane")
     with pytest.raises(DatabaseUnavailableError):
@@ -200,6 +200,6 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
         ("postgresql+asyncpg://host:port/name", "invalid database URL"),
     ],
 )
-def test_a_url_that_cannot_serve_is_refused_in_one_line(url: str, message: str) -> None:
+def test_unsupported_url_is_rejected_with_one_line(url: str, message: str) -> None:
     with pytest.raises(DatabaseUrlError, match=message):
         Database(url)

@@ -1,21 +1,25 @@
-"""Tables with rows in them, brought to this version and back."""
+"""Tables with rows, upgraded to this version and downgraded again."""
 
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from alembic import command
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, insert, inspect, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.database import Database
-from app.db.rollup_tables import STATISTICS
+from app.db.rollup_tables import decision_statistics, request_statistics
 from app.db.schema import SchemaError, alembic_config, upgrade
 from app.db.tables import EVENT_TABLES, feedback
 from app.events.queries import EventQueries
 from app.events.records import RequestEvent
+from app.events.search.matches import TextMatches
+from app.events.search.search_query import phrases_of
 from app.events.serialization import event_rows
 from app.events.storage.insert import store
 
@@ -43,15 +47,30 @@ def on(url: str, action: Callable[[Database], Any]) -> Any:
 
 
 async def put_plain(database: Database, events: list[RequestEvent]) -> None:
-    """Rows as they were before every one of them had a time."""
+    """Rows as they were stored before every row had a time and requests had a question."""
     async with database.write() as connection:
         for event in events:
             for name, rows in event_rows(event).items():
                 timed = name in ("requests", "decisions")
-                plain = [{key: row[key] for key in row if timed or key != "ts"} for row in rows]
+                later = {"question"} if timed else {"ts"}
+                plain = [{key: row[key] for key in row if key not in later} for row in rows]
                 await connection.execute(insert(next(table for table in EVENT_TABLES if table.name == name)), plain)
         mark = {"id": "fb", "request_id": events[1].request.request_id, "correct": True, "created_at": YEAR}
         await connection.execute(insert(feedback), mark)
+
+
+async def put_without_question(database: Database, events: list[RequestEvent]) -> None:
+    """Rows as they were before requests had a question."""
+    async with database.write() as connection:
+        for name in ("requests", "decisions", "claims", "documents"):
+            table = next(table for table in EVENT_TABLES if table.name == name)
+            rows = [
+                {key: row[key] for key in row if key != "question"}
+                for event in events
+                for row in event_rows(event)[name]
+            ]
+            for start in range(0, len(rows), 200):
+                await connection.execute(insert(table), rows[start : start + 200])
 
 
 async def shape(database: Database) -> dict[str, Any]:
@@ -92,7 +111,7 @@ async def keys(database: Database) -> dict[str, list[str]]:
     return {name: key for name, (_, key, _, _) in (await shape(database)).items() if name != "feedback"}
 
 
-def test_the_event_log_gets_its_months_and_loses_them(empty_url: str, event: Callable[..., RequestEvent]) -> None:
+def test_event_log_is_partitioned_by_month_and_back(empty_url: str, event: Callable[..., RequestEvent]) -> None:
     events = [event(number, ts=ts) for number, ts in enumerate(TIMES)]
     config = alembic_config(empty_url)
     command.upgrade(config, "0005")
@@ -106,7 +125,7 @@ def test_the_event_log_gets_its_months_and_loses_them(empty_url: str, event: Cal
             assert on(empty_url, places) == [
                 ("req_000000", "claims_2025_12"), ("req_000001", "claims_2026_01"), ("req_000002", "claims_2026_02"),
             ]  # fmt: skip
-        # All rows are there as they would be written now, so that to write them again adds nothing.
+        # Every row is as it would be written now, so writing it again adds nothing.
         assert on(empty_url, lambda database: store(database, [event_rows(each) for each in events])) == []
         for number, ts in enumerate(TIMES):
             trace = on(empty_url, lambda database, number=number: EventQueries(database).trace(f"req_{number:06d}"))
@@ -118,7 +137,7 @@ def test_the_event_log_gets_its_months_and_loses_them(empty_url: str, event: Cal
 
 
 async def times(database: Database) -> dict[datetime, int]:
-    """How many claims there are of each time."""
+    """The number of claims per time."""
     claims = EVENT_TABLES[2]
     found: dict[datetime, int] = {}
     async with database.read() as connection:
@@ -127,12 +146,13 @@ async def times(database: Database) -> dict[datetime, int]:
     return found
 
 
-def test_statistics_are_moved_and_moved_back_as_they_are(empty_url: str, event: Callable[..., RequestEvent]) -> None:
+def test_statistics_survive_upgrade_and_downgrade(empty_url: str, event: Callable[..., RequestEvent]) -> None:
     events = [event_rows(event(number, ts=ts)) for number, ts in enumerate(TIMES)]
 
     async def counted(database: Database) -> dict[str, list[str]]:
         async with database.read() as connection:
-            return {table.name: await _sorted_rows(connection, table.name) for table in STATISTICS}
+            moved = request_statistics, decision_statistics
+            return {table.name: await _sorted_rows(connection, table.name) for table in moved}
 
     async def parts(database: Database) -> set[tuple[int, bool, str]]:
         query = text("SELECT step, policy_id = '', tableoid::regclass::text FROM request_statistics")
@@ -153,6 +173,56 @@ def test_statistics_are_moved_and_moved_back_as_they_are(empty_url: str, event: 
         assert on(empty_url, counted) == before
 
 
+SEARCHES = ("question 17", "zoe cafe", '"answer 3"', "返金", "answ*", "unknown word")
+
+
+async def found_by_search(database: Database) -> dict[str, list[tuple[str, datetime]]]:
+    async with database.read() as connection:
+        return {
+            search: await TextMatches(connection, phrases_of(search), since=None, until=None).next(5_000)
+            for search in SEARCHES
+        }
+
+
+def test_texts_that_were_stored_before_the_search_index_are_found(
+    empty_url: str, event: Callable[..., RequestEvent]
+) -> None:
+    """More than the migration reads at once, several of them at the same time, and some of which only hashes are
+    stored."""
+    count, hashed = 1_201, "sha256:" + "0" * 64
+    texts = [
+        (f"Question {n} about Zoë's CAFÉ", f"Answer {n % 7} 返金") if n % 10 else (hashed, hashed) for n in range(count)
+    ]
+    events = [
+        event(n, ts=YEAR + timedelta(days=n // 60, seconds=n // 4), prompt=prompt, reply=reply)
+        for n, (prompt, reply) in enumerate(texts)
+    ]
+    upgrade(empty_url)
+    command.downgrade(alembic_config(empty_url), "0015")
+    on(empty_url, lambda database: put_without_question(database, events))
+    upgrade(empty_url)
+    by_search: dict[str, Callable[[int], bool]] = {
+        "question 17": lambda n: n == 17,
+        "zoe cafe": lambda n: True,
+        '"answer 3"': lambda n: n % 7 == 3,
+        "返金": lambda n: True,
+        "answ*": lambda n: True,
+        "unknown word": lambda n: False,
+    }
+    found = on(empty_url, found_by_search)
+    for search, matches in by_search.items():
+        wanted = {events[n].request.request_id for n in range(count) if n % 10 and matches(n)}
+        assert {id for id, _ in found[search]} == wanted, search
+        times = [ts for _, ts in found[search]]
+        assert times == sorted(times, reverse=True)
+    # The index is the one that the gateway goes on with.
+    assert (
+        on(empty_url, lambda database: store(database, [event_rows(event(5_000, prompt="Question 17", reply="New"))]))
+        == []
+    )
+    assert len(on(empty_url, found_by_search)["question 17"]) == 2
+
+
 def test_tables_of_a_later_version_are_left_alone(empty_url: str) -> None:
     upgrade(empty_url)
 
@@ -163,3 +233,13 @@ def test_tables_of_a_later_version_are_left_alone(empty_url: str) -> None:
     on(empty_url, from_the_future)
     with pytest.raises(SchemaError, match="later version"):
         upgrade(empty_url)
+
+
+def test_migrations_are_numbered_in_one_chain() -> None:
+    """Two branches that add the same number fail here rather than at an upgrade."""
+    scripts = ScriptDirectory.from_config(alembic_config(""))
+    chain = [(script.revision, script.down_revision) for script in reversed(list(scripts.walk_revisions()))]
+    numbers = [f"{number:04d}" for number in range(1, len(chain) + 1)]
+    assert chain == list(zip(numbers, [None, *numbers], strict=False))
+    files = sorted(path.name for path in (Path(scripts.dir) / "versions").glob("*.py") if path.name != "__init__.py")
+    assert [name.partition("_")[0] for name in files] == numbers

@@ -1,4 +1,6 @@
-"""The event log by months on PostgreSQL: every row in its month, whole months dropped, nothing lost or stored twice."""
+"""Monthly partitions on PostgreSQL: every row is in its month, whole months are dropped, and nothing is lost or stored
+twice.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -14,10 +16,12 @@ from app.auth.audit_log import AuditFilter, entries
 from app.db import partitions
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.partitions import MonthInUseError, PartitionKeeper, create_months, drop_months, month_of, next_month
-from app.db.tables import EVENT_TABLES, feedback, requests
-from app.events.queries import EventFilter, EventQueries, requests_matching
+from app.db.tables import EVENT_TABLES, MARKS, feedback, requests
+from app.events.filters import EventFilter
+from app.events.queries import EventQueries
 from app.events.records import RequestEvent
 from app.events.serialization import dump, event_rows, load
+from app.events.sql_conditions import requests_matching
 from app.events.storage.insert import store
 from app.events.storage.retention import Pruned, prune
 
@@ -37,7 +41,7 @@ def on_postgres(test: Any) -> Any:
 
 
 async def places(database: Database) -> dict[str, set[str]]:
-    """By request: the endings of the names of the partitions that its rows of all tables lie in."""
+    """By request: the name suffixes of the partitions that contain its rows."""
     found: dict[str, set[str]] = {}
     async with database.read() as connection:
         for table in EVENT_TABLES:
@@ -56,7 +60,7 @@ async def counted(database: Database) -> list[int]:
 
 
 async def names(database: Database) -> list[str]:
-    """The endings of the names of the partitions, which must be the same for all tables."""
+    """The name suffixes of the partitions, which must be the same for all tables."""
     found = []
     async with database.read() as connection:
         for table in EVENT_TABLES:
@@ -93,7 +97,7 @@ def test_months_begin_in_utc(time: datetime, month: datetime, after: datetime) -
 
 
 @on_postgres
-async def test_this_month_and_two_more_are_made_once(open_database: Open) -> None:
+async def test_current_and_next_two_months_are_created_once(open_database: Open) -> None:
     async with open_database() as database, open_database() as another:
         made = await asyncio.gather(create_months(database, JANUARY), create_months(another, JANUARY))
         assert sorted([*made[0], *made[1]]) == [JANUARY, FEBRUARY, MARCH]
@@ -102,7 +106,7 @@ async def test_this_month_and_two_more_are_made_once(open_database: Open) -> Non
 
 
 @on_postgres
-async def test_every_row_lies_in_the_month_of_its_request(open_database: Open, empty_url: str, event: Event) -> None:
+async def test_every_row_is_in_the_month_of_its_request(open_database: Open, empty_url: str, event: Event) -> None:
     async with open_database() as database, database.write() as connection:
         name = (await connection.execute(text("SELECT current_database()"))).scalar_one()
         await connection.execute(text(f"ALTER DATABASE \"{name}\" SET timezone = 'America/New_York'"))
@@ -117,7 +121,7 @@ async def test_every_row_lies_in_the_month_of_its_request(open_database: Open, e
 
 
 @on_postgres
-async def test_an_event_without_a_month_is_kept_and_moved_when_there_is_one(open_database: Open, event: Event) -> None:
+async def test_event_without_a_partition_is_kept_and_moved_later(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         await create_months(database, FEBRUARY)
         await put(database, event(1, ts=JANUARY - MIDNIGHT), event(2, ts=JANUARY), event(3, ts=FEBRUARY))
@@ -130,7 +134,7 @@ async def test_an_event_without_a_month_is_kept_and_moved_when_there_is_one(open
 
 
 @on_postgres
-async def test_what_is_written_while_its_month_is_made_is_not_refused(open_database: Open, event: Event) -> None:
+async def test_writes_during_partition_creation_succeed(open_database: Open, event: Event) -> None:
     async with open_database() as database, open_database() as another:
         async with asyncio.TaskGroup() as group:
             for number in range(30):
@@ -141,7 +145,7 @@ async def test_what_is_written_while_its_month_is_made_is_not_refused(open_datab
 
 
 @on_postgres
-async def test_a_replay_adds_nothing_twice(open_database: Open, event: Event) -> None:
+async def test_replay_adds_no_duplicates(open_database: Open, event: Event) -> None:
     lines = [dump(event_rows(event(number, ts=JANUARY + timedelta(days=20 * number)))) for number in range(3)]
     async with open_database() as database:
         for ahead in (None, FEBRUARY, JANUARY):
@@ -152,7 +156,7 @@ async def test_a_replay_adds_nothing_twice(open_database: Open, event: Event) ->
 
 
 @on_postgres
-async def test_months_that_are_over_are_dropped_and_the_rest_is_deleted(open_database: Open, event: Event) -> None:
+async def test_past_months_are_dropped_and_other_rows_deleted(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         await create_months(database, DECEMBER)
         times = (DECEMBER, JANUARY - MIDNIGHT, JANUARY, JANUARY + timedelta(days=14), FEBRUARY, MARCH)
@@ -167,7 +171,7 @@ async def test_months_that_are_over_are_dropped_and_the_rest_is_deleted(open_dat
         assert (await places(database))["req_000005"] == {"default"}
         (line,) = await entries(database, AuditFilter(action="events.prune"), limit=5)
         assert line["after"] == {"before": before.isoformat(), "requests": 3, "runs": 0}
-        # At the very end of a month it goes, and nothing of the next.
+        # The month is dropped exactly at its end, and nothing of the next one.
         assert await drop_months(database, FEBRUARY - MIDNIGHT, keep_marked=False) == 0
         assert await drop_months(database, FEBRUARY, keep_marked=False) == 1
         assert await names(database) == ["2026_02", "default"]
@@ -175,7 +179,30 @@ async def test_months_that_are_over_are_dropped_and_the_rest_is_deleted(open_dat
 
 
 @on_postgres
-async def test_a_month_with_marks_is_deleted_row_by_row_where_these_are_kept(open_database: Open, event: Event) -> None:
+async def test_no_mark_outlives_a_month_that_is_dropped(open_database: Open, event: Event) -> None:
+    async with open_database() as database:
+        await create_months(database, DECEMBER)
+        await put(database, event(0, ts=DECEMBER), event(1, ts=JANUARY))
+        async with database.write() as connection:
+            for table in MARKS:
+                values = {"correct": True} if table is feedback else {"verdict": "supported", "author": "ann", "seq": 0}
+                keys = {"id": "fb_{}"} if table is feedback else {}
+                await connection.execute(
+                    insert(table),
+                    [
+                        {**{name: key.format(number) for name, key in keys.items()}, **values}
+                        | {"request_id": f"req_{number:06d}", "created_at": MARCH}
+                        for number in range(2)
+                    ],
+                )
+        assert await drop_months(database, JANUARY, keep_marked=False) == 1
+        async with database.read() as connection:
+            for table in MARKS:
+                assert (await connection.execute(select(table.c.request_id))).scalars().all() == ["req_000001"]
+
+
+@on_postgres
+async def test_month_with_kept_feedback_is_deleted_row_by_row(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         await create_months(database, DECEMBER)
         times = (DECEMBER, DECEMBER + timedelta(days=3), JANUARY, FEBRUARY)
@@ -189,12 +216,12 @@ async def test_a_month_with_marks_is_deleted_row_by_row_where_these_are_kept(ope
 
 
 @on_postgres
-async def test_late_events_of_a_dropped_month_are_kept_until_the_next_time(open_database: Open, event: Event) -> None:
+async def test_late_events_of_a_dropped_month_are_kept_until_the_next_run(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         await create_months(database, DECEMBER)
         await put(database, event(1, ts=DECEMBER))
         assert (await prune(database, JANUARY)).requests == 1
-        # The connection has the statements prepared from before.
+        # The connection still has its prepared statements.
         await put(database, event(1, ts=DECEMBER), event(2, ts=DECEMBER), event(3, ts=JANUARY))
         assert await places(database) == {
             "req_000001": {"default"}, "req_000002": {"default"}, "req_000003": {"2026_01"},
@@ -204,7 +231,7 @@ async def test_late_events_of_a_dropped_month_are_kept_until_the_next_time(open_
 
 
 @on_postgres
-async def test_a_month_in_use_is_waited_for_and_then_deleted_row_by_row(
+async def test_month_in_use_is_deleted_row_by_row_after_waiting(
     open_database: Open, event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "_ATTEMPTS", 2)
@@ -225,7 +252,7 @@ async def test_a_month_in_use_is_waited_for_and_then_deleted_row_by_row(
 
 
 @on_postgres
-async def test_a_query_looks_only_into_the_months_it_asks_for(open_database: Open, event: Event) -> None:
+async def test_queries_read_only_the_months_in_their_range(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         await create_months(database, JANUARY)
         await put(database, event(1, ts=JANUARY), event(2, ts=FEBRUARY), event(3, ts=MARCH))
@@ -246,7 +273,7 @@ async def test_a_query_looks_only_into_the_months_it_asks_for(open_database: Ope
 
 
 @on_postgres
-async def test_the_keeper_makes_what_is_missing_and_goes_on(
+async def test_keeper_creates_missing_months_repeatedly(
     open_database: Open, event: Event, until: Callable[..., Any]
 ) -> None:
     month = month_of(datetime.now(UTC))
@@ -258,7 +285,7 @@ async def test_the_keeper_makes_what_is_missing_and_goes_on(
         await put(database, event(1, ts=DECEMBER))
 
         async def made() -> bool:
-            # Of the catalogue alone, so that no lock is held that the keeper waits for.
+            # Read only the catalogue, because the keeper would wait for a lock on the table.
             async with database.read() as connection:
                 return (await connection.execute(text("SELECT to_regclass('documents_2025_12')"))).scalar() is not None
 
@@ -268,7 +295,7 @@ async def test_the_keeper_makes_what_is_missing_and_goes_on(
 
 
 @on_postgres
-async def test_the_keeper_outlasts_a_database_that_is_away(
+async def test_keeper_survives_an_unavailable_database(
     open_database: Open, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = 0
@@ -288,7 +315,7 @@ async def test_the_keeper_outlasts_a_database_that_is_away(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_sqlite_has_no_months(open_database: Open, event: Event) -> None:
+async def test_sqlite_has_no_partitions(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         keeper = PartitionKeeper(database)
         await keeper.start()

@@ -1,4 +1,4 @@
-"""Nobody but the owner reads the database and the journal, whatever the umask and whoever made the files."""
+"""Only the owner can read the database and the journal, regardless of the umask and of who created the files."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def write(database: Database) -> None:
 
 
 @pytest.mark.parametrize("existing", [False, True])
-async def test_the_files_of_a_database_are_private(tmp_path: Path, existing: bool) -> None:
+async def test_database_files_are_private(tmp_path: Path, existing: bool) -> None:
     path = tmp_path / "groundlane.db"
     if existing:
         make_readable(path, Path(f"{path}-wal"), Path(f"{path}-shm"))
@@ -52,7 +52,7 @@ async def test_the_files_of_a_database_are_private(tmp_path: Path, existing: boo
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_the_journal_is_private(tmp_path: Path, existing: bool) -> None:
+def test_journal_is_private(tmp_path: Path, existing: bool) -> None:
     path = tmp_path / "groundlane.db.events"
     if existing:
         path.touch(0o666)
@@ -69,7 +69,7 @@ connection.close()
 """
 
 
-async def test_another_connection_leaves_the_locks_of_the_process(tmp_path: Path) -> None:
+async def test_second_connection_keeps_the_locks_of_the_process(tmp_path: Path) -> None:
     """They are gone as soon as it closes the file anywhere. The next process to close the database would then take
     itself for the last one and delete the log of changes that others still write."""
     path = tmp_path / "groundlane.db"

@@ -1,42 +1,28 @@
 """``groundlane eval`` as a shell runs it, with the embedded judge."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from app.cli.main import main
+from app.cli.evaluation import exit_code
 from app.evaluation.judging.evaluator import Evaluator
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
+from tests.support.command_line import Run, command
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting, no ``.env`` and no cache of whoever runs the tests plays a part."""
+    """Ignores the settings in the environment, ``.env``, and the user's cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str | Path) -> Result:
-        monkeypatch.setattr("sys.argv", ["groundlane", "eval", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Result(int(ended.value.code or 0), captured.out, captured.err)
-
-    return call
+    return command(monkeypatch, capsys, "eval")
 
 
 def files(folder: str) -> dict[str, Any]:
@@ -44,7 +30,7 @@ def files(folder: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_the_sample_is_judged_once_and_then_reproduced_from_the_cache(
+def test_sample_is_judged_once_and_then_reproduced_from_the_cache(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     sample = run("sample")
@@ -112,7 +98,7 @@ def uncached(found: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_an_estimate_shows_the_cost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimate_shows_the_cost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_LLM_JUDGE_MODEL", "gpt-4o-mini")
     Path("a.jsonl").write_text('{"output": "It is red.", "context": "It was blue."}\n')
     found = run("estimate", "grounding", "--input", "a.jsonl", "--judge", "llm", "--json")
@@ -133,7 +119,7 @@ def test_an_estimate_shows_the_cost(run: Run, monkeypatch: pytest.MonkeyPatch) -
         (("run", "grounding", "-i", "good.jsonl", "-o", "bad.jsonl"), "bad.jsonl: "),
         (
             ("run", "grounding", "-i", "good.jsonl", "-o", "out", "--judge", "llm"),
-            "GROUNDLANE_LLM_JUDGE_MODEL: not set",
+            "GROUNDLANE_LLM_JUDGE_MODEL: must be set",
         ),
         (("compare", "no", "neither"), "no: no run in this folder"),
     ],
@@ -148,7 +134,7 @@ def test_errors_are_one_line_that_names_the_cause(run: Run, arguments: Sequence[
     assert not Path("out").exists()
 
 
-def test_an_unusable_cache_is_reported(run: Run) -> None:
+def test_unusable_cache_is_reported(run: Run) -> None:
     Path("good.jsonl").write_text('{"output": "a", "context": "b"}\n')
     Path("cache").write_text("this is no database, and it is long enough to be seen as none " * 20)
     result = run("run", "grounding", "-i", "good.jsonl", "-o", "out", "--cache", "cache")
@@ -160,3 +146,21 @@ def test_fail_under_without_a_score_fails(run: Run) -> None:
     Path("none.jsonl").write_text('{"output": "a"}\n')
     result = run("run", "grounding", "-i", "none.jsonl", "-o", "out", "--no-cache", "--fail-under", "0")
     assert (result.code, result.err) == (1, "Failed: no case has a score.\n")
+
+
+@pytest.mark.parametrize(
+    ("errors", "max_errors", "fail_under", "code"),
+    [
+        (0, 0.0, None, 0),
+        (1, 0.0, None, 1),
+        (1, 0.1, None, 0),
+        (2, 0.1, None, 1),
+        (1, 0.1, 0.95, 1),
+        (10, 1.0, None, 0),
+    ],
+)
+def test_run_fails_if_a_larger_share_of_its_cases_does(
+    errors: int, max_errors: float, fail_under: float | None, code: int
+) -> None:
+    summary: Any = SimpleNamespace(errors=errors, cases={"total": 10}, score=SimpleNamespace(value=0.9))
+    assert exit_code(summary, fail_under, max_errors) == code

@@ -1,4 +1,4 @@
-"""Observers are told of every event, in order and soon, and several at once."""
+"""Observers receive every event, in order, promptly, and in batches."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from app.events.observers import Observers
 from app.events.records import RequestEvent
-from tests.support.unmakeable_record import UnmakeableRecord
+from tests.support.storage.unmakeable_record import UnmakeableRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ Event = Callable[..., RequestEvent]
 
 
 class Told:
-    """An observer that remembers."""
+    """An observer that records events."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -27,7 +27,7 @@ class Told:
         self.batches.append([event.request.request_id for event in events])
 
 
-async def test_several_events_are_told_of_at_once_in_order(event: Event) -> None:
+async def test_several_events_are_observed_at_once_in_order(event: Event) -> None:
     told = Told()
     observers = Observers([told], linger_s=60, at_once=3)
     for number in range(7):
@@ -38,7 +38,7 @@ async def test_several_events_are_told_of_at_once_in_order(event: Event) -> None
     assert told.batches[2:] == [["req_000006"]]
 
 
-async def test_one_event_alone_is_told_of_a_moment_later(event: Event, until: Callable[..., Any]) -> None:
+async def test_single_event_is_observed_a_moment_later(event: Event, until: Callable[..., Any]) -> None:
     told = Told()
     observers = Observers([told], linger_s=0.001)
     observers(event(1))
@@ -48,7 +48,7 @@ async def test_one_event_alone_is_told_of_a_moment_later(event: Event, until: Ca
     await until(lambda: told.batches[1:] == [["req_000002"]])
 
 
-async def test_once_closed_nothing_waits(event: Event) -> None:
+async def test_nothing_is_pending_after_closing(event: Event) -> None:
     told = Told()
     observers = Observers([told], linger_s=60)
     observers(event(1))
@@ -57,7 +57,7 @@ async def test_once_closed_nothing_waits(event: Event) -> None:
     assert told.batches == [["req_000001"], ["req_000002"]]
 
 
-async def test_a_fault_of_an_observer_costs_the_others_nothing(event: Event) -> None:
+async def test_failing_observer_does_not_affect_the_others(event: Event) -> None:
     def broken(_events: Sequence[RequestEvent]) -> None:
         raise RuntimeError("no")
 
@@ -69,7 +69,7 @@ async def test_a_fault_of_an_observer_costs_the_others_nothing(event: Event) -> 
     assert [entry["event"] for entry in logs] == ["observer_failed"]
 
 
-async def test_an_event_that_cannot_be_made_costs_the_others_nothing(event: Event) -> None:
+async def test_event_that_cannot_be_built_does_not_affect_the_others(event: Event) -> None:
     told = Told()
     observers = Observers([told], linger_s=60, at_once=3)
     for made in (event(1), UnmakeableRecord(), event(2)):
@@ -80,7 +80,7 @@ async def test_an_event_that_cannot_be_made_costs_the_others_nothing(event: Even
 _REQUEST: ContextVar[str] = ContextVar("request", default="none")
 
 
-async def test_what_is_bound_to_one_request_is_not_bound_where_several_are_told_of(event: Event) -> None:
+async def test_request_context_is_not_bound_for_a_batch(event: Event) -> None:
     bound: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     observers = Observers([lambda _events: bound.set_result(_REQUEST.get())], linger_s=0)
     _REQUEST.set("one of them")

@@ -1,4 +1,4 @@
-"""Ids of requests, and the event of a request that is over."""
+"""Request ids, and the event of a finished request."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from app.events.recorder import RequestRecorder, new_request_id
 from app.settings import StoreText
 
 
-def test_ids_are_in_the_order_of_their_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_ordered_by_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     times = [1_790_000_000_000_000_000 + milliseconds * 1_000_000 for milliseconds in range(1_000)]
     clock = iter(times)
     monkeypatch.setattr(module, "time_ns", lambda: next(clock))
@@ -19,7 +19,7 @@ def test_ids_are_in_the_order_of_their_milliseconds(monkeypatch: pytest.MonkeyPa
     assert {len(one) for one in ids} == {len("req_") + 32}
 
 
-def test_no_two_ids_are_the_same() -> None:
+def test_ids_are_unique() -> None:
     assert len({new_request_id() for _ in range(10_000)}) == 10_000
 
 
@@ -43,11 +43,11 @@ assert not any(one in theirs for one in made)
 """
 
 
-def test_a_process_that_is_forked_makes_ids_of_its_own() -> None:
+def test_forked_process_creates_different_ids() -> None:
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
 
 
-def test_the_time_of_a_request_ends_with_its_record() -> None:
+def test_request_duration_ends_with_its_record() -> None:
     recorder = RequestRecorder(api="chat", store_text=StoreText.NONE)
     record = recorder.record()
     before = recorder.timings.elapsed_ms()
@@ -55,12 +55,12 @@ def test_the_time_of_a_request_ends_with_its_record() -> None:
     assert record.event().request.total_ms == record.total_ms
 
 
-def test_the_event_of_a_record_is_made_once() -> None:
+def test_event_of_a_record_is_built_once() -> None:
     record = RequestRecorder(api="chat", store_text=StoreText.NONE).record()
     assert record.event() is record.event()
 
 
-def test_the_model_that_a_reply_names_first_counts() -> None:
+def test_first_model_that_a_reply_names_counts() -> None:
     recorder = RequestRecorder(api="chat", store_text=StoreText.NONE)
     recorder.sent_model = "asked"
     assert recorder.record().upstream.model == "asked"

@@ -1,14 +1,14 @@
-"""When what happened in a request, as its event tells."""
+"""The timings of a request in its event."""
 
 import pytest
 
-from tests.support.in_process_gateway import FALSE, TRUE, bench, policy, said
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, bench, policy, said
 
 pytestmark = pytest.mark.anyio
 _ORDER = ["upstream_asked", "upstream_answered", "first_text", "first_out", "total"]
 
 
-async def test_the_event_tells_in_order_when_the_upstream_was_asked_spoke_and_ended() -> None:
+async def test_event_has_the_upstream_times_in_order() -> None:
     made = await bench(said(TRUE))
     await made.stream()
     row = made.event.request
@@ -18,7 +18,7 @@ async def test_the_event_tells_in_order_when_the_upstream_was_asked_spoke_and_en
     assert marks["first_text"] <= marks["upstream_ended"] <= marks["total"]
 
 
-async def test_each_sentence_tells_when_it_was_complete_and_when_it_was_judged() -> None:
+async def test_each_sentence_has_its_completion_and_judging_time() -> None:
     made = await bench(said(f"{TRUE} ", FALSE), policy(contradiction_action="block"))
     await made.stream()
     assert [claim.delivered for claim in made.event.claims] == [True, False]
@@ -28,7 +28,7 @@ async def test_each_sentence_tells_when_it_was_complete_and_when_it_was_judged()
         assert claim.judge_ms == pytest.approx(judged - came, abs=0.11)
 
 
-async def test_a_reply_that_nobody_judges_has_no_times_of_sentences() -> None:
+async def test_unjudged_reply_has_no_sentence_times() -> None:
     made = await bench(said(TRUE), settings={"annotate_by_default": False})
     await made.stream()
     assert made.event.claims == ()

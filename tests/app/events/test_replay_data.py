@@ -1,4 +1,4 @@
-"""What decisions are made again from survives the way through the database, and says no more than it may."""
+"""The replay data survives a round trip through the database, and contains no text that may not be stored."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -9,7 +9,8 @@ import pytest
 from app.events import replay_data
 from app.events.replay_data import LoggedRows, claim_extra, read_log, request_extra
 from app.settings import StoreText
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
+from judges.llm_types import LlmScore, ScoreRequest
 from judges.types import (
     Chunk,
     Claim,
@@ -17,13 +18,13 @@ from judges.types import (
     Consistency,
     Contradiction,
     Label,
-    LlmScore,
     LocatedStatement,
-    ScoreRequest,
+    QuestionPart,
     Source,
     Span,
 )
-from policies.replay import ChoiceLog, JudgeOptions, RequestLog
+from policies.base import JudgeOptions
+from policies.replay import ChoiceLog, RequestLog
 from policies.types import Citation, PolicyInputs, UnjudgedText
 
 SECRET = "The patient is called Dorothea."
@@ -72,12 +73,15 @@ FIELDS: dict[str, Any] = {
     "judge_unavailable": True,
     "tool_calls_only": True,
     "strippable": False,
+    "indivisible": True,
     "withheld": frozenset({3}),
     "dropped": frozenset({1}),
     "cited_support": {(Span(0, 5), 2): 0.125},
     "consistency": COMPARED,
     "conflicts": COMPARED,
     "llm_scores": [LlmScore(request=ScoreRequest(model="m"), score=0.5, reasoning=SECRET)],
+    "answer_relevance": 0.25,
+    "question_parts": [QuestionPart(text=SECRET, in_documents=True, in_reply=False)],
     "of_run": True,
 }
 LOG = RequestLog(
@@ -109,13 +113,13 @@ def stored(how: StoreText) -> LoggedRows:
     )
 
 
-def test_every_field_of_the_inputs_is_tried_here() -> None:
-    """A new field that the log does not keep would make simulations wrong in silence."""
-    worked_out_again = {"unfit"}
+def test_test_data_covers_every_input_field() -> None:
+    """A new field that isn't logged would silently make simulations wrong."""
+    worked_out_again = {"unfit", "of_sentence"}
     assert set(FIELDS) | {"chunks", "claims"} | worked_out_again == {field.name for field in fields(PolicyInputs)}
 
 
-def test_with_texts_all_comes_back_but_what_stands_elsewhere() -> None:
+def test_everything_not_stored_elsewhere_is_restored_with_texts() -> None:
     log = read_log(stored(StoreText.FULL))
     assert log is not None
     assert replace(log, choices=()) == replace(LOG, choices=())
@@ -136,7 +140,7 @@ def test_with_texts_all_comes_back_but_what_stands_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("how", [StoreText.HASH, StoreText.NONE])
-def test_without_texts_none_of_them_is_kept(how: StoreText) -> None:
+def test_no_text_is_kept_without_texts(how: StoreText) -> None:
     rows = stored(how)
     assert "Dorothea" not in rows.extra + "".join(extra for _, extra in rows.claims)
     log = read_log(rows)
@@ -150,18 +154,18 @@ def test_without_texts_none_of_them_is_kept(how: StoreText) -> None:
     assert (claim.claim.text, claim.entailed, dict(claim.support)) == ("…", 0.9, {0: 0.9, 1: 0.1})
 
 
-def test_rows_of_an_earlier_version_are_no_log() -> None:
+def test_rows_of_an_earlier_version_are_unreadable() -> None:
     assert read_log(LoggedRows(extra="{}", stream=False, blocked=False)) is None
 
 
-def test_every_field_that_is_not_stored_exists() -> None:
-    """A field that was renamed would be stored from then on, whatever it says of users."""
+def test_every_excluded_field_exists() -> None:
+    """A renamed field would be stored, whatever text of users it contains."""
     for kind, names in replay_data._ELSEWHERE.items():
         assert names <= {each.name for each in fields(kind)}, kind
 
 
 @pytest.mark.parametrize("how", list(StoreText))
-def test_the_users_question_is_never_stored(how: StoreText) -> None:
+def test_question_of_the_user_is_never_stored(how: StoreText) -> None:
     claim = Claim(text="It is 7.", span=Span(0, 8), sentence_index=0, context=SECRET, question=SECRET)
     stored = claim_extra(ClaimVerdict(claim=claim, label=Label.SUPPORTED, entailed=0.9, contradicted=0.1), how)
     assert SECRET not in str(stored)

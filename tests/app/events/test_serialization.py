@@ -1,4 +1,4 @@
-"""Rows hold what the event held, in types that every database and JSON take."""
+"""Rows contain the event's data, in types that every database and JSON support."""
 
 import json
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from app.events.serialization import dump, event_rows, load, plain
 from policies.types import Decision
 
 
-def test_a_journal_line_gives_back_the_rows(event: Callable[..., RequestEvent]) -> None:
+def test_journal_line_restores_the_rows(event: Callable[..., RequestEvent]) -> None:
     rows = event_rows(event(7))
     assert load(dump(rows)) == rows
     assert b"\n" not in dump(rows)
 
 
-def test_a_line_in_which_only_requests_and_decisions_have_a_time_gives_it_to_all(
+def test_older_rows_get_the_time_of_their_request(
     event: Callable[..., RequestEvent],
 ) -> None:
     rows = event_rows(event(7))
@@ -34,17 +34,17 @@ def test_a_line_in_which_only_requests_and_decisions_have_a_time_gives_it_to_all
 
 def test_every_row_fills_the_columns_of_its_table(event: Callable[..., RequestEvent]) -> None:
     for name, rows in event_rows(event(1)).items():
-        assert set(rows[0]) == {column.name for column in metadata.tables[name].c}
+        assert set(rows[0]) == {column.name for column in metadata.tables[name].c if column.computed is None}
 
 
-def test_every_event_names_its_request(event: Callable[..., RequestEvent], decision: Callable[..., Decision]) -> None:
+def test_every_row_names_its_request(event: Callable[..., RequestEvent], decision: Callable[..., Decision]) -> None:
     rows = event_rows(event(7, decisions=(decision(), decision()), agent="a", run_id="run_1"))
     assert [row["id"] for row in rows["decisions"]] == ["req_000007.00000", "req_000007.00001"]
     assert {(row["agent"], row["run_id"], row["model"]) for row in rows["decisions"]} == {("a", "run_1", "gpt-4o-mini")}
     assert {row["request_id"] for table in rows.values() for row in table} == {"req_000007"}
 
 
-def test_what_no_database_takes_is_replaced() -> None:
+def test_characters_that_databases_reject_are_replaced() -> None:
     class Colour(StrEnum):
         RED = "red"
 
@@ -65,6 +65,6 @@ def test_what_no_database_takes_is_replaced() -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_whatever_is_recorded_can_be_written_as_json(value: object) -> None:
+def test_any_recorded_value_can_be_written_as_json(value: object) -> None:
     rows = {"requests": [{"value": plain(value)}]}
     assert json.loads(dump(rows)) == rows

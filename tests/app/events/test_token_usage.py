@@ -1,4 +1,4 @@
-"""Tokens are counted over all upstream calls of a request, and estimated where an upstream reports none."""
+"""Tokens are counted over all upstream calls of a request, and estimated if an upstream reports none."""
 
 from app.events.recorder import TokenUsage
 from app.events.request_record import TokenCounts
@@ -16,7 +16,7 @@ def test_counts_are_estimated_from_characters() -> None:
     assert usage.counts() == TokenCounts(prompt=100, completion=10, estimated=True)
 
 
-def test_a_prompt_that_was_reported_is_not_estimated() -> None:
+def test_reported_prompt_is_not_estimated() -> None:
     usage = TokenUsage(prompt_chars=400)
     usage.prompt = 7
     assert usage.estimate(0) == (7, 1)
@@ -32,7 +32,7 @@ def test_each_further_call_adds_to_the_counts() -> None:
     assert usage.counts() == TokenCounts(prompt=17, completion=10, regenerations=2)
 
 
-def test_a_call_that_is_cut_short_is_estimated_and_the_total_says_so() -> None:
+def test_interrupted_call_is_estimated_and_the_total_is_marked() -> None:
     usage = TokenUsage(prompt_chars=40)
     assert usage.begin_next_call(80) == (10, 20)
     usage.report(5, 5)

@@ -1,4 +1,4 @@
-"""One governed request, from the documents to the record, streamed and not."""
+"""One governed request, from the documents to the record, streamed and unary."""
 
 import asyncio
 import gzip
@@ -14,11 +14,13 @@ import zstandard
 from app.errors import PolicyBlockedError, UpstreamConnectError
 from judges.testing import ScriptedJudge
 from judges.types import Probabilities
-from tests.support.in_process_gateway import (
+from tests.support.gateways.in_process_gateway import (
     DOCUMENTS,
     FALSE,
+    LINKED,
     TRUE,
     UNKNOWN,
+    URL,
     USAGE,
     bench,
     chunk,
@@ -47,7 +49,7 @@ def phases(event: Any) -> list[tuple[str, str]]:
 
 
 class TestHold:
-    async def test_each_sentence_leaves_once_it_is_checked_with_its_claims(self) -> None:
+    async def test_each_sentence_is_sent_once_checked_with_its_claims(self) -> None:
         at = await bench(
             said("Permanent staff receive ", "25 days of annual leave. Bicycles may", " be parked behind the canteen.")
         )
@@ -59,7 +61,7 @@ class TestHold:
         assert stream[-1] == "[DONE]"
         assert summary_of(stream)["verdict"] == "has_unverifiable"
 
-    async def test_no_character_of_a_blocked_sentence_leaves(self) -> None:
+    async def test_no_character_of_a_blocked_sentence_is_sent(self) -> None:
         at = await bench(said(TRUE, " ", FALSE, " ", UNKNOWN), policy(**BLOCK))
         data = await at.stream_bytes(stream_options={"include_usage": True})
         assert b"40 days" not in data
@@ -75,14 +77,14 @@ class TestHold:
         assert phases(at.event) == [("before_workflow", "allow"), ("mid_execution", "block")]
         assert [claim.delivered for claim in at.event.claims] == [True, False]
 
-    async def test_usage_is_the_upstreams_where_it_had_time_to_report(self) -> None:
+    async def test_usage_is_that_of_the_upstream_if_reported_in_time(self) -> None:
         at = await bench(said(TRUE, usage=True), policy(min_citations=3, action_on_violation="block"))
         stream = await at.stream(stream_options={"include_usage": True})
         assert finish_of(stream) == ["content_filter"]
         assert [f["usage"]["total_tokens"] for f in stream if isinstance(f, dict) and "usage" in f] == [12]
         assert not at.event.request.usage_estimated
 
-    async def test_what_is_no_text_passes_in_its_place(self) -> None:
+    async def test_non_text_parts_pass_in_order(self) -> None:
         reasoning, tool = chunk({"reasoning_content": "Hm."}), chunk({"tool_calls": [{"index": 0, "id": "x"}]})
         at = await bench(sse(reasoning, chunk({"content": f"{TRUE} "}), tool, chunk({}, "tool_calls")))
         stream = await at.stream()
@@ -93,9 +95,7 @@ class TestHold:
 
     @pytest.mark.parametrize("extra", ["tool_calls", "refusal", "audio"])
     @pytest.mark.parametrize("mode", ["hold", "final"])
-    async def test_a_call_does_not_overtake_the_text_before_it_nor_leave_after_a_block(
-        self, mode: str, extra: str
-    ) -> None:
+    async def test_call_stays_after_its_text_and_is_not_sent_after_a_block(self, mode: str, extra: str) -> None:
         content = [{"index": 0, "id": "x"}] if extra == "tool_calls" else {"id": "x"} if extra == "audio" else "x"
         call = chunk({extra: content})
         text, lie = FALSE.removesuffix("."), TRUE.removesuffix(".")
@@ -111,7 +111,7 @@ class TestHold:
         ]
         assert order == ["text", "call"]
 
-    async def test_a_reply_of_tool_calls_alone_is_not_judged(self) -> None:
+    async def test_reply_of_tool_calls_alone_is_not_judged(self) -> None:
         tool = chunk({"role": "assistant", "content": None, "tool_calls": [{"index": 0, "id": "x"}]})
         at = await bench(
             sse(tool, chunk({}, "tool_calls")), policy(require_source_grounding=True, action_on_violation="block")
@@ -136,7 +136,7 @@ class TestHold:
         assert stream[0]["choices"][0]["x_choice"] == {"a": 1}
         assert stream[0]["choices"][0]["delta"] == {"role": "assistant", "content": "", "x_delta": [1]}
 
-    async def test_log_probabilities_go_with_their_text_and_no_others(self) -> None:
+    async def test_log_probabilities_are_sent_only_with_their_text(self) -> None:
         def token(text: str) -> dict[str, Any]:
             made = chunk({"content": text})
             made["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": -0.1}]}
@@ -154,7 +154,7 @@ class TestHold:
         ]
         assert "".join(tokens).rstrip() == text_of(stream).rstrip() == f"{TRUE} {TRUE}"
 
-    async def test_choices_are_judged_each_by_itself(self) -> None:
+    async def test_choices_are_judged_separately(self) -> None:
         pieces = [
             chunk({"content": FALSE[:20]}, index=1),
             chunk({"content": TRUE}),
@@ -167,13 +167,13 @@ class TestHold:
         assert (text_of(stream, 1), finish_of(stream, 1)) == ("Please ask HR.", ["content_filter"])
         assert stream[-1] == "[DONE]"
 
-    async def test_a_sentence_cut_off_by_length_is_delivered_as_a_fragment(self) -> None:
+    async def test_truncated_sentence_is_delivered_as_a_fragment(self) -> None:
         at = await bench(said(f"{TRUE} It is returned", finish="length"))
         stream = await at.stream()
         assert text_of(stream) == f"{TRUE} It is returned"
         assert finish_of(stream) == ["length"]
 
-    async def test_reading_goes_on_while_a_sentence_is_judged(self) -> None:
+    async def test_reading_continues_while_a_sentence_is_judged(self) -> None:
         gate, asked = asyncio.Event(), asyncio.Event()
 
         class Watched(ScriptedJudge):
@@ -197,7 +197,7 @@ class TestHold:
 
 
 class TestOtherModes:
-    async def test_live_sends_the_upstreams_bytes_and_verdicts_behind_them(self) -> None:
+    async def test_live_mode_sends_upstream_bytes_followed_by_verdicts(self) -> None:
         upstream = said(TRUE[:10], f"{TRUE[10:]} ", UNKNOWN)
         at = await bench(upstream, policy(stream_mode="live"))
         stream = await at.stream()
@@ -209,14 +209,14 @@ class TestOtherModes:
         assert [f["choices"][0]["delta"] for f in verdicts] == [{}, {}]
         assert summary_of(stream)["verdict"] == "has_unverifiable"
 
-    async def test_live_stops_at_a_block_without_a_replacement(self) -> None:
+    async def test_live_mode_stops_at_a_block_without_a_replacement(self) -> None:
         at = await bench(said(f"{FALSE} ", UNKNOWN), policy(stream_mode="live", **BLOCK))
         stream = await at.stream()
         assert "Please ask HR." not in text_of(stream)
         assert finish_of(stream) == ["content_filter"]
         assert stream[-1] == "[DONE]"
 
-    async def test_final_shows_nothing_of_a_reply_that_is_blocked_at_its_end(self) -> None:
+    async def test_final_mode_shows_nothing_of_a_blocked_reply(self) -> None:
         at = await bench(
             said(f"{TRUE} ", UNKNOWN),
             policy(stream_mode="final", score_eval_mode="average", action_on_violation="block"),
@@ -226,45 +226,45 @@ class TestOtherModes:
         assert finish_of(stream) == ["content_filter"]
         assert not any(claim.delivered for claim in at.event.claims)
 
-    async def test_final_releases_all_at_the_end(self) -> None:
+    async def test_final_mode_releases_everything_at_the_end(self) -> None:
         at = await bench(said(f"{TRUE} ", TRUE), policy(stream_mode="final"))
         assert text_of(await at.stream()) == f"{TRUE} {TRUE}"
 
-    async def test_a_stripped_sentence_is_left_out_and_spans_follow(self) -> None:
+    async def test_stripped_sentence_is_left_out_and_spans_are_adjusted(self) -> None:
         at = await bench(said(f"{UNKNOWN} ", TRUE), policy(unverifiable_action="strip"))
-        stream = await at.stream()
+        stream = await at.stream(documents=LINKED)
         assert text_of(stream) == TRUE
         (annotation,) = next(
             f["choices"][0]["delta"]["annotations"]
             for f in stream
             if isinstance(f, dict) and f["choices"][0]["delta"].get("annotations")
         )
-        assert annotation["file_citation"] == {
+        assert annotation["url_citation"] == {
             "start_index": 0,
             "end_index": len(TRUE),
-            "file_id": "hr-7",
-            "filename": "hr.pdf",
+            "url": URL,
+            "title": "hr.pdf",
         }
         shown = [claim["claim"] for claim in summary_of(stream)["claims"]]
         assert shown == [None, TRUE]
 
 
 class TestUnary:
-    async def test_a_supported_reply_is_unchanged_but_for_what_we_add(self) -> None:
+    async def test_supported_reply_is_unchanged_except_for_our_fields(self) -> None:
         upstream = whole(TRUE, refusal=None)
         upstream["x"] = {"kept": True}
         at = await bench(upstream)
-        reply = await at.ask()
+        reply = await at.ask(documents=LINKED)
         body = json.loads(reply.body)
         assert body.pop("grounding")["verdict"] == "supported"
-        assert body["choices"][0]["message"].pop("annotations")[0]["type"] == "file_citation"
+        assert body["choices"][0]["message"].pop("annotations")[0]["type"] == "url_citation"
         assert body == upstream
         headers = dict(reply.headers)
         assert (headers["x-groundlane-action"], headers["x-groundlane-verdict"]) == ("allow", "supported")
         assert headers["x-groundlane-trust-score"] == "1.0000"
         assert at.event.request.prompt_tokens == 7
 
-    async def test_a_blocked_reply_is_replaced_and_keeps_its_usage(self) -> None:
+    async def test_blocked_reply_is_replaced_and_keeps_its_usage(self) -> None:
         at = await bench(whole(f"{TRUE} {FALSE}"), policy(**BLOCK))
         reply = await at.ask()
         assert b"40 days" not in reply.body
@@ -284,7 +284,7 @@ class TestUnary:
         assert "40 days" not in json.dumps(caught.value.body())
         assert (at.event.request.status, at.event.request.http_status) == ("blocked", 400)
 
-    async def test_without_documents_and_policies_bytes_are_the_upstreams(self) -> None:
+    async def test_without_documents_and_policies_bytes_are_unchanged(self) -> None:
         raw = b'{ "choices" : [ ], "odd":1.0 }'
         at = await bench(lambda _: httpx.Response(200, content=raw, headers={"content-type": "application/json"}))
         assert (await at.ask(documents=None)).body == raw
@@ -293,7 +293,7 @@ class TestUnary:
     @pytest.mark.parametrize(
         ("encoding", "pack"), [("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstandard.compress)]
     )
-    async def test_a_compressed_reply_is_judged_and_goes_on_plain(
+    async def test_compressed_reply_is_judged_and_sent_uncompressed(
         self, encoding: str, pack: Callable[[bytes], bytes]
     ) -> None:
         packed = pack(json.dumps(whole(TRUE)).encode())
@@ -304,13 +304,13 @@ class TestUnary:
             assert json.loads(reply.body)["choices"][0]["message"]["content"] == TRUE
             assert not {"content-encoding", "content-length"} & {name for name, _ in reply.headers}
 
-    async def test_include_nothing_gives_a_byte_clean_reply(self) -> None:
+    async def test_include_nothing_leaves_the_bytes_unchanged(self) -> None:
         upstream = whole(TRUE)
         at = await bench(upstream)
         assert await at.unary(grounding={"include": []}) == upstream
         assert at.event.request.verdict == "supported"
 
-    async def test_a_stream_in_place_of_a_completion_is_put_together(self) -> None:
+    async def test_unexpected_stream_is_merged_into_a_completion(self) -> None:
         at = await bench(said(TRUE[:9], TRUE[9:], usage=True))
         for documents in (DOCUMENTS, None):
             body = await at.unary(documents=documents)
@@ -319,7 +319,7 @@ class TestUnary:
             assert body["choices"][0]["finish_reason"] == "stop"
             assert body["usage"]["total_tokens"] == 12
 
-    async def test_a_completion_in_place_of_a_stream_is_cut_into_one(self) -> None:
+    async def test_unexpected_completion_is_converted_to_a_stream(self) -> None:
         at = await bench(whole(TRUE))
         stream = await at.stream()
         assert text_of(stream) == TRUE
@@ -328,7 +328,7 @@ class TestUnary:
 
 
 class TestRetrieval:
-    async def test_a_stale_document_is_refused_and_nothing_is_forwarded(self) -> None:
+    async def test_stale_document_blocks_before_the_upstream_call(self) -> None:
         at = await bench(whole(TRUE), policy("retrieval"))
         stale = [DOCUMENTS[0], {**DOCUMENTS[0], "age_days": 400}]
         with pytest.raises(PolicyBlockedError) as caught:
@@ -342,7 +342,7 @@ class TestRetrieval:
         assert phases(at.event) == [("before_workflow", "block")]
         assert at.event.request.http_status == 400
 
-    async def test_a_dropped_document_reaches_neither_prompt_nor_judge(self) -> None:
+    async def test_dropped_document_is_neither_in_the_prompt_nor_judged(self) -> None:
         judge = ScriptedJudge(verdict)
         at = await bench(whole(TRUE), policy("retrieval", action_on_stale_source="drop"), judge=judge)
         old = {"id": "old", "text": "Staff once had 12 days.", "age_days": 400, "relevance_score": 1.0}
@@ -356,12 +356,12 @@ class TestRetrieval:
         assert [(d.document_id, d.kept) for d in at.event.documents] == [("old", False), ("hr-7", True)]
         assert at.event.claims[0].document_index == 1
 
-    async def test_drop_blocks_where_the_caller_wrote_the_prompt(self) -> None:
+    async def test_drop_becomes_block_if_the_caller_wrote_the_prompt(self) -> None:
         at = await bench(whole(TRUE), policy("retrieval", action_on_stale_source="drop"))
         with pytest.raises(PolicyBlockedError, match="Source age"):
             await at.ask(documents=[{**DOCUMENTS[0], "age_days": 400}])
 
-    async def test_no_documents_means_no_evaluation(self) -> None:
+    async def test_request_without_documents_is_not_evaluated(self) -> None:
         at = await bench(whole(TRUE), policy("retrieval", min_chunks=3, action_on_chunk_violation="block"), policy())
         body = await at.unary(documents=None)
         assert body["grounding"]["verdict"] == "no_sources"
@@ -369,7 +369,7 @@ class TestRetrieval:
 
 
 class TestEnds:
-    async def test_an_upstream_error_passes_with_its_status_and_headers(self) -> None:
+    async def test_upstream_error_passes_with_status_and_headers(self) -> None:
         headers = {"retry-after": "7", "x-ratelimit-remaining-requests": "0", "x-api-key": "secret"}
         at = await bench(lambda _: httpx.Response(429, json={"error": {"message": "slow down"}}, headers=headers))
         reply = await at.ask(stream=True)
@@ -378,7 +378,7 @@ class TestEnds:
         assert "x-api-key" not in dict(reply.headers)
         assert (at.event.request.status, at.event.request.http_status) == ("upstream_error", 429)
 
-    async def test_an_unreachable_upstream_is_a_502_and_recorded(self) -> None:
+    async def test_unreachable_upstream_is_a_502_and_recorded(self) -> None:
         def refuse(_: httpx.Request) -> httpx.Response:
             raise httpx.ConnectError("refused")
 
@@ -387,7 +387,7 @@ class TestEnds:
             await at.ask()
         assert (at.event.request.status, at.event.request.http_status) == ("failed", 502)
 
-    async def test_an_error_in_mid_stream_passes_and_is_recorded_as_failed(self) -> None:
+    async def test_mid_stream_error_passes_and_is_recorded_as_failed(self) -> None:
         for documents in (None, DOCUMENTS):
             at = await bench(sse(chunk({"content": TRUE}), {"error": "rate limit reached"}))
             stream = await at.stream(documents=documents)
@@ -398,7 +398,7 @@ class TestEnds:
                 "the upstream reported an error",
             )
 
-    async def test_a_reply_that_breaks_off_is_delivered_and_visibly_unfinished(self) -> None:
+    async def test_interrupted_reply_is_delivered_as_incomplete(self) -> None:
         for documents in (None, DOCUMENTS):
             at = await bench(said(f"{TRUE} It is", finish=None))
             stream = await at.stream(documents=documents)
@@ -408,14 +408,14 @@ class TestEnds:
             assert stream[-1] == "[DONE]"
             assert at.event.request.status == "incomplete"
 
-    async def test_a_missing_done_is_written(self) -> None:
+    async def test_missing_done_frame_is_added(self) -> None:
         upstream = sse(chunk({"content": TRUE}), chunk({}, "stop"), done=False)
         for documents in (None, DOCUMENTS):
             at = await bench(upstream)
             assert (await at.stream(documents=documents))[-1] == "[DONE]"
             assert at.event.request.status == "completed"
 
-    async def test_a_client_that_goes_away_ends_the_upstream_call_and_is_recorded(self) -> None:
+    async def test_client_disconnect_ends_the_upstream_call_and_is_recorded(self) -> None:
         closed = asyncio.Event()
 
         class Endless(httpx.AsyncByteStream):
@@ -439,7 +439,7 @@ class TestEnds:
             assert at.event.request.status == "cancelled"
             assert at.event.request.completion_tokens == round(len(f"{TRUE} Next") / 4)
 
-    async def test_a_cancelled_wait_for_the_upstream_is_recorded(self) -> None:
+    async def test_cancelled_wait_for_the_upstream_is_recorded(self) -> None:
         at = await bench(lambda _: httpx.Response(200, json=whole(TRUE)))
         gate = asyncio.Event()
 
@@ -456,12 +456,12 @@ class TestEnds:
             await task
         assert at.event.request.status == "cancelled"
 
-    async def test_a_reply_that_nobody_judged_is_not_recorded_as_clean(self) -> None:
+    async def test_unjudged_reply_is_not_recorded_as_clean(self) -> None:
         at = await bench(whole(TRUE), settings={"annotate_by_default": False})
         assert await at.unary() == whole(TRUE)
         assert at.event.request.verdict == "not_checked"
 
-    async def test_a_reply_given_up_before_it_was_judged_is_not_recorded_as_clean(self) -> None:
+    async def test_reply_abandoned_before_judging_is_not_recorded_as_clean(self) -> None:
         gate = asyncio.Event()
         at = await bench(said(f"{TRUE} ", UNKNOWN), judge=ScriptedJudge(verdict, gate=gate))
         reply = await at.ask(stream=True)
@@ -470,19 +470,19 @@ class TestEnds:
         await reply.stream.aclose()
         assert (at.event.request.status, at.event.request.verdict) == ("cancelled", "not_checked")
 
-    async def test_usage_not_asked_for_passes_as_it_came(self) -> None:
+    async def test_unrequested_usage_passes_unchanged(self) -> None:
         at = await bench(said(TRUE, usage=True))
         assert USAGE in await at.stream()
         assert (at.event.request.prompt_tokens, at.event.request.completion_tokens) == (7, 5)
 
-    async def test_texts_are_kept_as_hashes_unless_asked_for_in_full(self) -> None:
+    async def test_texts_are_hashed_unless_full_storage_is_configured(self) -> None:
         for how, expected in (("hash", False), ("none", False), ("full", True)):
             at = await bench(whole(f"{TRUE} {FALSE}"), policy(), settings={"store_text": how})
             await at.ask()
             assert (("40 days" in repr(at.event)), ("25 days" in repr(at.event))) == (expected, expected)
 
 
-async def test_a_reply_that_was_read_whole_holds_no_connection_while_it_is_judged() -> None:
+async def test_fully_read_reply_holds_no_connection_while_judged() -> None:
     closed: list[bool] = []
     while_judged: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""The LLM judge in the gateway: what clients see, what policies decide, what the log keeps, and every degradation."""
+"""The LLM judge in the gateway: responses, decisions, the event log, and every kind of failure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,16 @@ from pydantic import SecretStr
 from app.config import UpstreamSpec
 from app.events.replay_data import LoggedRows, read_log
 from app.judge_runtime.llm import LlmKeys, llm_scores, open_llm_judge
+from app.review.labels import disputes
 from app.settings import Settings, SettingsError, UpstreamApi
 from judges.llm import Endpoint, LlmJudge
 from judges.llm.openai_chat_model import LlmCompletion
 from judges.llm.prompts import Prompt
+from judges.llm_types import LlmVerdict, ScoreRequest
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.testing import NEUTRAL, ScriptedJudge, ScriptedLlm
-from judges.types import Label, LlmVerdict, ScoreRequest
-from tests.support.in_process_gateway import (
+from judges.types import Label
+from tests.support.gateways.in_process_gateway import (
     FALSE,
     TRUE,
     UNKNOWN,
@@ -46,7 +48,7 @@ class Secrets:
 
 
 class Chat:
-    """A model that says one thing, or fails; ``asked`` holds its prompts."""
+    """A model that always gives the same answer, or fails; ``asked`` has its prompts."""
 
     def __init__(self, answer: Mapping[str, Any] | str | Exception) -> None:
         self._answer = answer
@@ -82,7 +84,7 @@ def decision(made: Bench, code: str) -> Any:
 # Claims
 
 
-async def test_a_claim_left_open_goes_out_with_the_verdict_of_the_llm() -> None:
+async def test_undecided_claim_gets_the_verdict_of_the_llm() -> None:
     opinion = LlmVerdict(label=Label.SUPPORTED, confidence=0.9, reasoning="Said in other words.", passages=(0,))
     made = await bench(said(UNKNOWN), llm=ScriptedLlm({UNKNOWN: opinion}))
     summary = summary_of(await made.stream())
@@ -93,20 +95,22 @@ async def test_a_claim_left_open_goes_out_with_the_verdict_of_the_llm() -> None:
     assert summary["judge"]["llm"]["prompt_tokens"] == 10
 
 
-async def test_the_log_keeps_what_the_llm_said_and_what_it_took() -> None:
+async def test_log_contains_the_llm_verdict_and_its_usage() -> None:
     opinion = LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, reasoning="It says so.", correction="Only in front.")
     made = await bench(said(UNKNOWN), policy(), llm=ScriptedLlm({UNKNOWN: opinion}))
     await made.stream()
     (row,) = made.event.claims
     assert row.label == "contradicted"
     assert row.extra["verdict"]["escalated"] is True
+    assert row.extra["verdict"]["judge_score"] < 0.7
+    assert disputes(row.label, row.extra, None) == ["llm"]
     assert made.event.request.extra["llm"]["calls"] == 1
     logged = repr(made.event)
     assert "It says so." not in logged
     assert "Only in front." not in logged
 
 
-async def test_a_contradiction_brings_its_correction_only_where_a_policy_corrects() -> None:
+async def test_correction_is_requested_only_if_a_policy_corrects() -> None:
     opinion = LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, correction=TRUE)
     for action, correction in (("flag", None), ("correct", TRUE)):
         judge = ScriptedLlm({FALSE: opinion})
@@ -116,7 +120,7 @@ async def test_a_contradiction_brings_its_correction_only_where_a_policy_correct
         assert len(judge.asked) == (1 if correction else 0)
 
 
-async def test_what_the_cross_encoder_decides_costs_no_call() -> None:
+async def test_claim_decided_by_the_cross_encoder_costs_no_call() -> None:
     judge = ScriptedLlm()
     made = await bench(said(TRUE), llm=judge)
     summary = summary_of(await made.stream())
@@ -128,7 +132,7 @@ async def test_what_the_cross_encoder_decides_costs_no_call() -> None:
 # Scores
 
 
-async def test_a_low_score_is_a_decision_with_model_reasoning_tokens_and_cost() -> None:
+async def test_low_score_decision_has_model_reasoning_tokens_and_cost() -> None:
     made = await bench(
         said(TRUE),
         policy(llm_grounding_check=True, min_citations=0),
@@ -147,7 +151,7 @@ async def test_a_low_score_is_a_decision_with_model_reasoning_tokens_and_cost() 
     assert made.event.request.extra["llm"]["models"] == ["gpt-4o-mini"]
 
 
-async def test_a_score_is_logged_for_decisions_to_be_made_again_without_its_words() -> None:
+async def test_logged_score_suffices_for_a_replay_and_contains_no_text() -> None:
     made = await bench(
         said(TRUE), policy(llm_grounding_check=True), final_checks=[llm_scores(llm(scores(0.3, "Half of it is new.")))]
     )
@@ -160,7 +164,7 @@ async def test_a_score_is_logged_for_decisions_to_be_made_again_without_its_word
     assert (score.request, score.score) == (ScoreRequest(model="gpt-4o-mini"), 0.3)
 
 
-async def test_a_low_score_blocks_before_anything_leaves_in_final_mode_and_quotes_nothing() -> None:
+async def test_low_score_blocks_in_final_mode_before_anything_is_sent() -> None:
     rules = policy(llm_grounding_check=True, action_on_violation="block", stream_mode="final", min_citations=0)
     chat = scores(0.1, "Twenty-five days is what it says.")
     made = await bench(said(TRUE), rules, final_checks=[llm_scores(llm(chat))])
@@ -171,7 +175,7 @@ async def test_a_low_score_blocks_before_anything_leaves_in_final_mode_and_quote
     assert decision(made, "GROUNDING_LLM_SCORE").action == "block"
 
 
-async def test_the_score_is_of_what_the_client_gets() -> None:
+async def test_scored_text_is_the_delivered_text() -> None:
     rules = policy(llm_grounding_check=True, unverifiable_action="strip", max_unverifiable_ratio=1.0)
     chat = scores(1.0)
     made = await bench(said(f"{TRUE} ", UNKNOWN), rules, final_checks=[llm_scores(llm(chat))])
@@ -181,7 +185,7 @@ async def test_the_score_is_of_what_the_client_gets() -> None:
     assert UNKNOWN not in prompt.user
 
 
-async def test_criteria_and_model_are_those_of_the_policy_and_like_requests_are_made_once() -> None:
+async def test_policies_with_equal_criteria_and_model_share_one_request() -> None:
     chat = scores(0.9)
     two = [
         policy(llm_grounding_check=True, llm_grounding_criteria="Name the unit."),
@@ -194,7 +198,7 @@ async def test_criteria_and_model_are_those_of_the_policy_and_like_requests_are_
     assert decision(made, "GROUNDING_LLM_SCORE").action == "warn"
 
 
-async def test_each_choice_has_a_score_of_its_own() -> None:
+async def test_each_choice_has_its_own_score() -> None:
     chat = scores(0.9)
     made = await bench(whole(TRUE, TRUE), policy(llm_grounding_check=True), final_checks=[llm_scores(llm(chat))])
     await made.unary(n=2)
@@ -206,22 +210,22 @@ async def test_each_choice_has_a_score_of_its_own() -> None:
     [({"documents": None}, TRUE), ({}, " "), ({"documents": []}, TRUE)],
     ids=["no documents", "no text", "an empty list"],
 )
-async def test_nothing_is_asked_where_there_is_nothing_to_score(fields: Mapping[str, Any], answer: str) -> None:
+async def test_nothing_is_requested_without_text_to_score(fields: Mapping[str, Any], answer: str) -> None:
     chat = scores(0.1)
     made = await bench(said(answer), policy(llm_grounding_check=True), final_checks=[llm_scores(llm(chat))])
     await made.stream(**fields)
     assert chat.asked == []
 
 
-async def test_without_the_rule_nothing_is_asked() -> None:
+async def test_nothing_is_requested_without_the_rule() -> None:
     chat = scores(0.1)
     made = await bench(said(TRUE), policy(), final_checks=[llm_scores(llm(chat))])
     await made.stream()
     assert chat.asked == []
 
 
-@pytest.mark.parametrize("error", [JudgeError("openai answered 503"), TimeoutError(), RuntimeError("a fault")])
-async def test_a_score_that_fails_warns_and_fails_no_request(error: Exception) -> None:
+@pytest.mark.parametrize("error", [JudgeError("openai returned HTTP 503"), TimeoutError(), RuntimeError("a fault")])
+async def test_failed_score_warns_and_fails_no_request(error: Exception) -> None:
     rules = policy(llm_grounding_check=True, action_on_violation="block", min_citations=0)
     made = await bench(said(TRUE), rules, final_checks=[llm_scores(llm(Chat(error)))])
     stream = await made.stream()
@@ -230,7 +234,7 @@ async def test_a_score_that_fails_warns_and_fails_no_request(error: Exception) -
     assert decision(made, "GROUNDING_LLM_SKIPPED").action == "warn"
 
 
-async def test_without_a_key_the_other_checks_still_run() -> None:
+async def test_other_checks_run_without_a_key() -> None:
     rules = policy(llm_grounding_check=True, llm_grounding_phase="after_workflow")
     made = await bench(said(TRUE), rules, final_checks=[llm_scores(llm(scores(0.1), groq="k"))])
     await made.stream()
@@ -241,7 +245,7 @@ async def test_without_a_key_the_other_checks_still_run() -> None:
     ]
 
 
-async def test_an_answer_that_cannot_be_read_scores_a_half() -> None:
+async def test_unreadable_answer_scores_a_half() -> None:
     made = await bench(
         said(TRUE), policy(llm_grounding_check=True), final_checks=[llm_scores(llm(Chat("I would rather not.")))]
     )
@@ -252,14 +256,14 @@ async def test_an_answer_that_cannot_be_read_scores_a_half() -> None:
 # Degradation, row by row
 
 
-async def test_no_documents_no_check() -> None:
+async def test_reply_without_documents_is_not_scored() -> None:
     judge = ScriptedLlm()
     made = await bench(said(TRUE), policy(), llm=judge)
     assert summary_of(await made.stream(documents=[]))["verdict"] == "no_sources"
     assert judge.asked == []
 
 
-async def test_a_cross_encoder_that_fails_to_load_leaves_the_llm_alone() -> None:
+async def test_llm_judges_alone_if_the_cross_encoder_fails_to_load() -> None:
     broken = ScriptedJudge(start_error=JudgeUnavailableError("no such model"))
     judge = ScriptedLlm({TRUE: LlmVerdict(label=Label.SUPPORTED, confidence=0.9)})
     made = await bench(said(TRUE), judge=broken, llm=judge)
@@ -269,14 +273,14 @@ async def test_a_cross_encoder_that_fails_to_load_leaves_the_llm_alone() -> None
     assert made.event.request.extra["judge_fault"] == "no such model"
 
 
-async def test_a_cross_encoder_that_fails_to_load_without_an_llm_checks_nothing() -> None:
+async def test_nothing_is_checked_if_the_only_judge_fails_to_load() -> None:
     broken = ScriptedJudge(start_error=JudgeUnavailableError("no such model"))
     made = await bench(said(TRUE), judge=broken, llm=ScriptedLlm(ready=False))
     assert summary_of(await made.stream())["verdict"] == "not_checked"
     assert made.event.request.extra["judge_fault"] == "no such model"
 
 
-async def test_no_cross_encoder_and_an_llm_is_the_llm_alone() -> None:
+async def test_llm_judges_alone_without_a_cross_encoder() -> None:
     opinion = LlmVerdict(label=Label.CONTRADICTED, confidence=0.95)
     judge = ScriptedLlm({FALSE: opinion})
     made = await bench(said(FALSE), policy(contradiction_action="block"), scorer=False, llm=judge)
@@ -285,43 +289,45 @@ async def test_no_cross_encoder_and_an_llm_is_the_llm_alone() -> None:
     assert finish_of(stream) == ["content_filter"]
 
 
-async def test_an_llm_that_is_not_configured_leaves_the_cross_encoder_alone() -> None:
+async def test_cross_encoder_judges_alone_without_a_configured_llm() -> None:
     made = await bench(said(f"{TRUE} ", UNKNOWN), llm=ScriptedLlm(ready=False))
     summary = summary_of(await made.stream())
     assert [claim["verdict"] for claim in summary["claims"]] == ["supported", "unverifiable"]
     assert summary["judge"]["name"] == "scripted"
 
 
-async def test_both_missing_passes_not_checked() -> None:
+async def test_reply_passes_unchecked_without_any_judge() -> None:
     made = await bench(said(TRUE), policy(), scorer=False, llm=ScriptedLlm(ready=False))
     stream = await made.stream()
     assert text_of(stream) == TRUE
     assert summary_of(stream)["verdict"] == "not_checked"
 
 
-async def test_both_missing_is_refused_where_a_policy_says_so() -> None:
+async def test_reply_without_any_judge_is_blocked_if_a_policy_requires_it() -> None:
     made = await bench(said(TRUE), policy(on_judge_unavailable="block"), scorer=False, llm=ScriptedLlm(ready=False))
     stream = await made.stream()
     assert text_of(stream) != TRUE
     assert finish_of(stream) == ["content_filter"]
 
 
-async def test_no_cross_encoder_and_no_model_for_claims_still_scores_the_reply() -> None:
+async def test_reply_is_scored_even_if_claims_are_not_judged() -> None:
     rules = policy(llm_grounding_check=True, llm_grounding_phase="after_workflow", unjudged_action="allow")
     made = await bench(said(TRUE), rules, scorer=False, final_checks=[llm_scores(llm(scores(0.2)))])
     assert summary_of(await made.stream())["verdict"] == "not_checked"
-    assert decision(made, "GROUNDING_LLM_SCORE").metadata["score"] == 0.2
+    found = {one["reason_code"]: one for one in decision(made, "GROUNDING_NOT_CHECKED").metadata["violations"]}
+    assert found["GROUNDING_NOT_CHECKED"]["action"] == "warn"
+    assert found["GROUNDING_LLM_SCORE"]["metadata"]["score"] == 0.2
 
 
 @pytest.mark.parametrize("text", ["", "Hello! How can I help you?"])
-async def test_a_reply_without_a_claim_is_no_claims(text: str) -> None:
+async def test_reply_without_a_claim_is_reported_as_no_claims(text: str) -> None:
     judge = ScriptedLlm()
     made = await bench(said(text), llm=judge)
     assert summary_of(await made.stream())["verdict"] == "no_claims"
     assert judge.asked == []
 
 
-async def test_an_llm_that_fails_leaves_a_claim_as_it_was() -> None:
+async def test_failing_llm_leaves_the_verdict_unchanged() -> None:
     made = await bench(
         said(UNKNOWN), judge=ScriptedJudge(default=NEUTRAL), llm=ScriptedLlm({UNKNOWN: JudgeError("down")})
     )
@@ -342,7 +348,7 @@ OPENAI = UpstreamSpec(name="main", base_url="https://api.openai.com/v1", key=Sec
 LOCAL = UpstreamSpec(name="local", base_url="http://127.0.0.1:1/v1")
 
 
-def test_the_key_of_the_settings_goes_before_a_secret_and_that_before_an_upstream_s() -> None:
+def test_key_of_the_settings_precedes_secret_and_upstream_key() -> None:
     secrets = Secrets(openai="of-secret")
     assert keys([OPENAI], secrets, openai_api_key="of-settings").key("openai") == "of-settings"
     assert keys([OPENAI], secrets).key("openai") == "of-secret"
@@ -350,7 +356,7 @@ def test_the_key_of_the_settings_goes_before_a_secret_and_that_before_an_upstrea
     assert keys([LOCAL]).key("openai") is None
 
 
-def test_an_upstream_s_own_name_finds_its_key_be_it_given_or_a_secret() -> None:
+def test_key_of_an_upstream_is_found_under_its_name() -> None:
     sealed = UpstreamSpec(name="sealed", base_url="http://127.0.0.1:1/v1", secret="judge-key")
     assert keys([OPENAI]).key("main") == "of-upstream"
     assert keys([sealed], Secrets(**{"judge-key": "opened"})).key("sealed") == "opened"
@@ -369,19 +375,19 @@ def test_an_upstream_s_own_name_finds_its_key_be_it_given_or_a_secret() -> None:
     ],
     ids=["a server of one's own", "OpenAI's without a key", "Azure's without a key", "a secret that is not there"],
 )
-def test_an_upstream_serves_as_judge_without_a_key_only_if_it_wants_none(upstream: UpstreamSpec, ready: bool) -> None:
+def test_keyless_upstream_serves_as_judge_only_if_configured_so(upstream: UpstreamSpec, ready: bool) -> None:
     settings = Settings(_env_file=None, llm_judge_model="local/m")
     assert open_llm_judge(settings, [upstream], Secrets(), lambda call: None).ready is ready
 
 
-def test_a_file_of_prices_that_cannot_be_used_stops_the_start_in_one_line(tmp_path: Path) -> None:
+def test_unusable_price_file_stops_the_start_with_one_line(tmp_path: Path) -> None:
     file = tmp_path / "prices.toml"
     file.write_text('["m"]\ninput = "free"\noutput = 0\n')
-    settings = Settings(_env_file=None, llm_judge_prices=str(file))
-    with pytest.raises(SettingsError, match=r"\AGROUNDLANE_LLM_JUDGE_PRICES: [^\n]+input must be a number[^\n]+\Z"):
+    settings = Settings(_env_file=None, prices=str(file))
+    with pytest.raises(SettingsError, match=r"\AGROUNDLANE_PRICES: [^\n]+input must be a number[^\n]+\Z"):
         open_llm_judge(settings, (), Secrets(), lambda call: None)
 
 
-def test_by_default_no_llm_judges_claims() -> None:
+def test_llm_judges_no_claims_by_default() -> None:
     judge = open_llm_judge(Settings(_env_file=None, openai_api_key="k"), (), Secrets(), lambda call: None)
     assert (judge.ready, judge.fault) == (False, "no model is configured")

@@ -1,9 +1,7 @@
-"""A judge that is served elsewhere, from the setting to the verdict, over a real connection."""
+"""A remote judge, from the setting to the verdict, over a real connection."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +12,16 @@ from app.cli.check import check_text
 from app.judge_runtime.offline import JudgeMissingError
 from app.resources import open_resources
 from app.settings import Settings, SettingsError
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 from judges.types import Chunk, Label
+from tests.support.gateways.json_server import QuietHandler, served
 
 SOURCES = {"hr.txt": "Permanent staff receive 25 days of annual leave."}
 TEXT = "Permanent staff receive annual leave. Dauerhaft Beschäftigte bekommen den Urlaub nicht ausgezahlt."
 
 
-class Judge(BaseHTTPRequestHandler):
-    """Speaks our own protocol, knows English, and holds everything to be entailed."""
+class Judge(QuietHandler):
+    """Implements our own protocol, supports English, and finds every claim entailed."""
 
     key = "s3cret"
 
@@ -32,37 +31,25 @@ class Judge(BaseHTTPRequestHandler):
         )
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = json.loads(self.body())
         self.answer({"scores": [{"entailed": 0.98, "neutral": 0.01, "contradicted": 0.01} for _ in body["pairs"]]})
 
     def answer(self, body: dict[str, Any]) -> None:
         allowed = self.headers.get("authorization") == f"Bearer {self.key}"
-        content = json.dumps(body).encode() if allowed else b""
-        self.send_response(200 if allowed else 401)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+        self.respond_json(200, body) if allowed else self.respond(401, b"")
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(Judge) as url:
+        yield url
 
 
 def settings(url: str, key: str = "s3cret", **named: Any) -> Settings:
     return Settings(judge=f"http:{url}", judge_api_key=SecretStr(key), judge_preload=True, **named)
 
 
-def test_a_remote_judge_checks_texts_in_its_languages(url: str) -> None:
+def test_remote_judge_checks_texts_in_its_languages(url: str) -> None:
     report = check_text(settings(url), TEXT, SOURCES)
     assert [(claim.label, claim.reason) for claim in report.claims] == [
         (Label.SUPPORTED, None),
@@ -70,19 +57,19 @@ def test_a_remote_judge_checks_texts_in_its_languages(url: str) -> None:
     ]
 
 
-def test_a_wrong_key_is_reported_without_the_key(url: str) -> None:
+def test_wrong_key_is_reported_without_the_key(url: str) -> None:
     with pytest.raises(JudgeMissingError, match="API key rejected") as refused:
         check_text(settings(url, key="wr0ng"), TEXT, SOURCES)
     assert "wr0ng" not in str(refused.value)
 
 
-def test_an_unknown_option_names_the_setting() -> None:
+def test_unknown_option_names_the_setting() -> None:
     with pytest.raises(SettingsError, match=r"GROUNDLANE_JUDGE: .* unknown option 'temperature'"):
         check_text(Settings(judge="http:http://judge?temperature=1"), TEXT, SOURCES)
 
 
 @pytest.mark.anyio
-async def test_the_gateway_opens_it_and_counts_what_it_is_asked(url: str, tmp_path: Path) -> None:
+async def test_gateway_uses_it_and_counts_its_requests(url: str, tmp_path: Path) -> None:
     database = f"sqlite+aiosqlite:///{tmp_path}/g.db"
     async with open_resources(settings(url, database_url=database)) as resources:
         assert (resources.checker.available, resources.checker.name) == (True, "http:far@1")
@@ -90,7 +77,7 @@ async def test_the_gateway_opens_it_and_counts_what_it_is_asked(url: str, tmp_pa
 
 
 @pytest.mark.anyio
-async def test_what_was_judged_once_is_not_asked_again(url: str, tmp_path: Path) -> None:
+async def test_judged_pair_is_not_requested_again(url: str, tmp_path: Path) -> None:
     database = f"sqlite+aiosqlite:///{tmp_path}/g.db"
     async with open_resources(settings(url, database_url=database)) as resources:
         for _ in range(2):

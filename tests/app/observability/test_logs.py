@@ -32,7 +32,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_line_is_json_with_level_time_and_request_id(log: io.StringIO) -> None:
+def test_line_is_json_with_level_time_and_request_id(log: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(request_id="req_1"):
         structlog.get_logger("gateway").info("request.done", status=200)
     (line,) = lines(log)
@@ -57,7 +57,7 @@ def test_noisy_loggers_are_silenced(log: io.StringIO) -> None:
 @pytest.mark.parametrize(
     "key", ["authorization", "Authorization", "x-api-key", "api_key", "admin_token", "token", "cookie", "db_password"]
 )
-def test_a_value_under_a_secret_name_is_masked(key: str) -> None:
+def test_values_under_secret_names_are_masked(key: str) -> None:
     assert redact(None, "info", {key: "hunter2"}) == {key: "***"}
 
 
@@ -66,23 +66,23 @@ def test_texts_are_redacted(key: str) -> None:
     assert redact(None, "info", {"request": {key: "our patients"}}) == {"request": {key: "[redacted]"}}
 
 
-def test_counts_named_like_secrets_are_kept() -> None:
+def test_token_counts_are_not_masked_as_secrets() -> None:
     counts = {"prompt_tokens": 5, "key_prefix": "gl-ab", "documents": 3, "token": None}
     assert redact(None, "info", dict(counts)) == counts
 
 
 @given(secret=st.from_regex(r"[A-Za-z0-9]{12,40}", fullmatch=True))
-def test_a_bearer_token_is_masked_anywhere(secret: str) -> None:
+def test_bearer_token_is_masked_anywhere(secret: str) -> None:
     cleaned = redact(None, "info", {"event": f"sent 'Bearer {secret}' on", "headers": [["x", f"bearer {secret}"]]})
     assert secret not in json.dumps(cleaned)
 
 
-def test_a_database_password_is_masked_in_a_url() -> None:
+def test_database_password_is_masked_in_a_url() -> None:
     cleaned = redact(None, "info", {"url": "postgresql+asyncpg://app:hunter2@db:5432/x"})
     assert cleaned["url"] == "postgresql+asyncpg://***@db:5432/x"
 
 
-def test_an_exception_is_logged_without_the_parameters_that_caused_it(log: io.StringIO) -> None:
+def test_exception_is_logged_without_its_parameters(log: io.StringIO) -> None:
     try:
         raise RuntimeError("insert failed\n[SQL: INSERT INTO t VALUES (?)]\n[parameters: ('our patients',)]")
     except RuntimeError:
@@ -96,7 +96,7 @@ AT = datetime(2026, 1, 1, 12, 30, 0, 250, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("listens", [False, True], ids=["alone", "beside another handler"])
-def test_lines_written_together_are_those_written_one_by_one(log: io.StringIO, listens: bool) -> None:
+def test_batched_log_lines_equal_single_ones(log: io.StringIO, listens: bool) -> None:
     """Each with its timestamp, in order, without secrets and without bound context variables."""
     if listens:
         logging.getLogger().addHandler(logging.NullHandler())
@@ -121,7 +121,7 @@ def test_lines_written_together_are_those_written_one_by_one(log: io.StringIO, l
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_a_lone_surrogate_does_not_lose_the_line(log: io.StringIO, others: bool) -> None:
+def test_lone_surrogate_does_not_lose_the_line(log: io.StringIO, others: bool) -> None:
     """An upstream's error may have been cut in the middle of a character."""
     if others:
         logging.getLogger().addHandler(logging.NullHandler())
@@ -129,7 +129,7 @@ def test_a_lone_surrogate_does_not_lose_the_line(log: io.StringIO, others: bool)
     assert [(line["n"], line.get("error")) for line in lines(log)] == [(1, None), (2, "cut: é?"), (3, None)]
 
 
-def test_the_console_format_is_readable() -> None:
+def test_console_format_is_readable() -> None:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     stream = io.StringIO()

@@ -83,7 +83,7 @@ def decision(reason_code: str | None) -> Decision:
     )
 
 
-def test_a_request_is_counted_once_with_its_times() -> None:
+def test_request_is_counted_once_with_its_times() -> None:
     metrics = Metrics()
     metrics.observe_requests([event()])
     text = metrics.render().decode()
@@ -93,7 +93,7 @@ def test_a_request_is_counted_once_with_its_times() -> None:
     assert 'groundlane_judge_seconds_sum{api="chat"} 0.03' in text
 
 
-def test_a_request_that_never_reached_the_upstream_has_no_upstream_time() -> None:
+def test_request_that_never_reached_the_upstream_has_no_upstream_time() -> None:
     metrics = Metrics()
     metrics.observe_requests([event(upstream_ms=None, judge_ms=None)])
     assert "groundlane_upstream_seconds_sum{" not in metrics.render().decode()
@@ -132,7 +132,7 @@ def test_shadow_decisions_are_counted_separately() -> None:
     assert "groundlane_decisions_total{" not in text
 
 
-def test_a_labels_cardinality_is_bounded() -> None:
+def test_label_cardinality_is_bounded() -> None:
     metrics = Metrics()
     for number in range(500):
         metrics.observe_upstream_error(f"kind{number}")
@@ -225,7 +225,7 @@ EMPTY = (8).to_bytes(4, sys.byteorder) + bytes(60)
 """A worker's metrics file without any values."""
 
 
-def test_the_gauges_of_a_dead_worker_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gauges_of_a_dead_worker_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     dead, alive = (tmp_path / f"gauge_livesum_{pid}.db" for pid in (gone.pid, os.getpid()))
@@ -238,7 +238,7 @@ def test_the_gauges_of_a_dead_worker_are_removed(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.anyio
-async def test_an_idle_worker_publishes_its_values_for_the_others(
+async def test_idle_worker_publishes_its_values_for_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Callable[..., Any]
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))

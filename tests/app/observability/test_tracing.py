@@ -15,9 +15,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from app.observability.opentelemetry import OtelTracing
 from app.observability.tracing import open_tracing
 from judges.types import Label
-from tests.support.live_gateway import Gateway, eventually
-from tests.support.mock_upstream import json_reply
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway, eventually
+from tests.support.gateways.mock_upstream import json_reply
 from tests.system.clients.scenario import CLOSED, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -69,7 +69,7 @@ def id_of(span: ReadableSpan) -> str:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_blocked_reply_is_traced_from_the_callers_span_to_the_upstreams(traced: Traced, stream: bool) -> None:
+def test_blocked_reply_is_traced_from_the_callers_span_to_the_upstreams(traced: Traced, stream: bool) -> None:
     gateway = traced.gateway
     gateway.judge.labels = {"boat": Label.CONTRADICTED}
     gateway.upstream.script(answer(f"{PLANS} {LIE}", stream=stream))
@@ -105,7 +105,7 @@ def test_a_blocked_reply_is_traced_from_the_callers_span_to_the_upstreams(traced
     assert LIE not in json.dumps([json.loads(span.to_json()) for span in spans.values()]), "no text of anybody's"
 
 
-def test_a_blocked_document_is_traced_without_an_upstream_span(traced: Traced) -> None:
+def test_blocked_document_is_traced_without_an_upstream_span(traced: Traced) -> None:
     agent = traced.gateway.agent(retrieval={})
     assert traced.ask(documents=list(STALE), grounding={"agent": agent}) == 400
     spans = traced.spans()
@@ -117,7 +117,7 @@ def test_a_blocked_document_is_traced_without_an_upstream_span(traced: Traced) -
     ]
 
 
-def test_an_upstream_failure_is_an_error_in_the_trace(traced: Traced) -> None:
+def test_upstream_failure_is_an_error_in_the_trace(traced: Traced) -> None:
     traced.gateway.upstream.script(json_reply({"error": {"message": "Out of order."}}, status=500))
     assert traced.ask(documents=list(DOCUMENTS)) == 500
     spans = traced.spans()
@@ -126,7 +126,7 @@ def test_an_upstream_failure_is_an_error_in_the_trace(traced: Traced) -> None:
         assert dict(spans[name].attributes or {})["error.type"] == "upstream_error"
 
 
-def test_a_passed_through_call_has_its_own_and_an_upstream_span(traced: Traced) -> None:
+def test_passed_through_call_has_its_own_and_an_upstream_span(traced: Traced) -> None:
     traced.gateway.upstream.script(answer(PLANS, stream=False))
     assert traced.ask(path="/v1/embeddings", input="x") == 200
     spans = traced.spans()
@@ -134,7 +134,7 @@ def test_a_passed_through_call_has_its_own_and_an_upstream_span(traced: Traced) 
     assert spans["POST /embeddings"].kind is SpanKind.CLIENT
 
 
-def test_a_check_is_traced(traced: Traced) -> None:
+def test_check_is_traced(traced: Traced) -> None:
     body = {"text": PLANS, "sources": [PLANS]}
     with traced.gateway.call(body, path="/v1/grounding/check", headers=TRACEPARENT) as call:
         call.read_all()
@@ -147,7 +147,7 @@ META = f"00-{TRACE[::-1]}-{PARENT[::-1]}-01"
 
 
 @pytest.mark.parametrize("meta", [{}, {"traceparent": META}, {"traceparent": 3, "progressToken": "p"}])
-def test_a_tool_call_continues_the_trace_of_its_message(traced: Traced, meta: dict[str, Any]) -> None:
+def test_tool_call_continues_the_trace_of_its_message(traced: Traced, meta: dict[str, Any]) -> None:
     """As the semantic conventions for MCP require, the message's ``_meta`` takes precedence over the headers."""
     spans = call_tool(traced, {"text": PLANS, "sources": [PLANS]}, meta)
     http, tool = spans["POST /mcp"], spans["tools/call check_grounding"]
@@ -168,7 +168,7 @@ def test_a_tool_call_continues_the_trace_of_its_message(traced: Traced, meta: di
     assert PLANS not in json.dumps([json.loads(span.to_json()) for span in spans.values()]), "no text of anybody's"
 
 
-def test_a_failed_tool_call_is_an_error_in_the_trace(traced: Traced) -> None:
+def test_failed_tool_call_is_an_error_in_the_trace(traced: Traced) -> None:
     wrong = call_tool(traced, {"text": 3}, {})["tools/call check_grounding"]
     assert (dict(wrong.attributes or {})["error.type"], wrong.status.status_code) == ("tool_error", StatusCode.ERROR)
     traced._spans.clear()
@@ -210,13 +210,13 @@ def test_tracing_is_off_unless_configured_and_installed(environment: dict[str, s
 @pytest.mark.parametrize(
     "environment", [{"OTEL_TRACES_EXPORTER": "console"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}]
 )
-def test_the_standard_variables_turn_tracing_on(environment: dict[str, str]) -> None:
+def test_standard_variables_turn_tracing_on(environment: dict[str, str]) -> None:
     tracing = open_tracing(environment)
     assert isinstance(tracing, OtelTracing)
     tracing.shutdown()
 
 
-def test_a_gateway_without_tracing_does_not_import_the_sdk() -> None:
+def test_gateway_without_tracing_does_not_import_the_sdk() -> None:
     code = "import sys, app.main; print([name for name in sys.modules if name.startswith('opentelemetry.sdk')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""Policies of the configuration file: made once, replaced where they differ, by however many workers start at once."""
+"""Policies from the configuration file: created once, and replaced if they differ, even if many workers
+start at once.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +30,7 @@ async def stored(store: PolicyStore) -> list[tuple[str, int, int]]:
     return [(policy.name, policy.version, policy.rules["min_chunks"]) for policy in await store.list()]
 
 
-async def test_policies_are_made_once_and_a_second_run_changes_nothing(open_database: Open) -> None:
+async def test_policies_are_created_once(open_database: Open) -> None:
     async with open_database() as database:
         store = PolicyStore(database)
         drafts = [drafted("a", min_chunks=2), drafted("b")]
@@ -38,14 +40,14 @@ async def test_policies_are_made_once_and_a_second_run_changes_nothing(open_data
         assert [policy.name for policy in store.engine.policies] == ["a", "b"]
 
 
-async def test_the_trail_says_that_the_configuration_made_them(open_database: Open) -> None:
+async def test_audit_log_names_the_configuration_as_author(open_database: Open) -> None:
     async with open_database() as database:
         await bootstrap_policies([drafted("a")], PolicyStore(database))
         (line,) = await entries(database, AuditFilter(), limit=5)
         assert (line["actor"], line["action"]) == ("config", "policy.create")
 
 
-async def test_one_that_differs_is_replaced_and_others_stay_untouched(open_database: Open) -> None:
+async def test_changed_policy_is_replaced_and_others_are_untouched(open_database: Open) -> None:
     async with open_database() as database:
         store = PolicyStore(database)
         await store.create(drafted("mine"))
@@ -54,7 +56,7 @@ async def test_one_that_differs_is_replaced_and_others_stay_untouched(open_datab
         assert await stored(store) == [("a", 2, 5), ("mine", 1, 1)]
 
 
-async def test_workers_that_start_at_once_make_each_policy_once(open_database: Open) -> None:
+async def test_concurrent_workers_create_each_policy_once(open_database: Open) -> None:
     drafts = [drafted(name, min_chunks=3) for name in ("a", "b", "c")]
     async with open_database() as one, open_database() as two:
         stores = [PolicyStore(one), PolicyStore(two)]
@@ -65,7 +67,7 @@ async def test_workers_that_start_at_once_make_each_policy_once(open_database: O
 
 
 class Contested(PolicyStore):
-    """A store where somebody else is always a moment quicker."""
+    """A store in which another process always changes the policy first."""
 
     def __init__(self, database: Database, times: int) -> None:
         super().__init__(database)
@@ -78,7 +80,7 @@ class Contested(PolicyStore):
         raise ConflictError("there is a policy of that name already")
 
 
-async def test_a_lost_race_is_run_again_but_not_forever(open_database: Open) -> None:
+async def test_lost_race_is_retried_a_limited_number_of_times(open_database: Open) -> None:
     async with open_database() as database:
         store = Contested(database, times=2)
         await bootstrap_policies([drafted("a")], store)

@@ -1,4 +1,4 @@
-"""What a policy may look like, and what is said of one that is wrong."""
+"""Valid policy documents, and the errors for invalid ones."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_every_default_is_filled_in() -> None:
         ({"version": 3}, "version"),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, Any], where: str) -> None:
+def test_invalid_fields_are_named(change: dict[str, Any], where: str) -> None:
     with pytest.raises(InvalidAdminRequestError) as caught:
         parse_document(MINIMAL | change)
     assert caught.value.message.startswith(f"{where}: ")
@@ -58,14 +58,14 @@ def test_what_is_wrong_is_named(change: dict[str, Any], where: str) -> None:
     ("rules", "named"),
     [({"min_chunks": -1}, ["name", "rules.min_chunks"]), ({"min_chunks": 2}, ["name"]), (7, ["name", "rules"])],
 )
-def test_all_that_is_wrong_is_named_at_once(rules: Any, named: list[str]) -> None:
+def test_all_errors_are_reported_at_once(rules: Any, named: list[str]) -> None:
     with pytest.raises(InvalidAdminRequestError) as caught:
         parse_document(MINIMAL | {"name": "", "rules": rules})
     assert [".".join(map(str, error["loc"])) for error in caught.value.errors] == named
 
 
 @pytest.mark.parametrize("document", [None, [], "policy", 7, {}])
-def test_what_is_no_policy_is_refused(document: Any) -> None:
+def test_other_json_is_rejected(document: Any) -> None:
     with pytest.raises(InvalidAdminRequestError):
         parse_document(document)
 
@@ -91,11 +91,11 @@ def test_what_is_no_policy_is_refused(document: Any) -> None:
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-def test_a_merge_patch_does_what_its_standard_says(target: Any, patch: Any, result: Any) -> None:
+def test_merge_patch_follows_rfc_7396(target: Any, patch: Any, result: Any) -> None:
     assert merge(target, patch) == result
 
 
-def test_a_patch_keeps_the_other_rules_and_null_brings_back_the_default() -> None:
+def test_patch_keeps_other_rules_and_null_restores_the_default() -> None:
     draft = parse_document(MINIMAL | {"rules": {"min_relevance_score": 0.5, "max_chunks": 3}})
     changed = patched(draft, {"rules": {"min_relevance_score": None, "min_chunks": 2}, "priority": 4})
     assert (changed.rules["min_relevance_score"], changed.rules["min_chunks"]) == (0.7, 2)

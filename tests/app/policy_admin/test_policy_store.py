@@ -1,4 +1,4 @@
-"""Policies: changed in one place, in force everywhere, and never lost from sight."""
+"""Policies: changed in one worker, in force in all, and never lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -41,7 +41,7 @@ def in_force(store: PolicyStore) -> list[tuple[str, int]]:
     return [(policy.name, policy.version) for policy in store.engine.policies]
 
 
-async def test_a_change_is_in_force_here_when_it_returns(open_database: Open) -> None:
+async def test_change_takes_effect_locally_on_return(open_database: Open) -> None:
     async with worker(open_database) as store:
         assert store.ready
         policy = await store.create(drafted(scope={"agents": ["research-*"]}, rules={"min_chunks": 2}))
@@ -57,7 +57,7 @@ async def test_a_change_is_in_force_here_when_it_returns(open_database: Open) ->
         assert in_force(store) == []
 
 
-async def test_a_change_is_in_force_on_another_worker_within_a_second(open_database: Open, until: Until) -> None:
+async def test_change_reaches_another_worker_within_a_second(open_database: Open, until: Until) -> None:
     async with worker(open_database, poll_s=0.5) as one, worker(open_database, poll_s=0.5) as other:
         policy = await one.create(drafted())
         await until(lambda: in_force(other) == [("gate", 1)], 1.0)
@@ -67,7 +67,7 @@ async def test_a_change_is_in_force_on_another_worker_within_a_second(open_datab
         await until(lambda: in_force(other) == [], 1.0)
 
 
-async def test_a_snapshot_taken_before_a_change_stays_as_it_was(open_database: Open) -> None:
+async def test_snapshot_is_not_affected_by_later_changes(open_database: Open) -> None:
     async with worker(open_database) as store:
         await store.create(drafted())
         before = store.engine
@@ -83,7 +83,7 @@ async def test_policies_survive_a_restart(open_database: Open) -> None:
         assert await store.get(made.id) == made
 
 
-async def test_a_stale_version_changes_nothing(open_database: Open) -> None:
+async def test_stale_version_changes_nothing(open_database: Open) -> None:
     async with worker(open_database) as store:
         policy = await store.create(drafted())
         await store.patch(policy.id, {"priority": 1}, expected=1)
@@ -94,7 +94,7 @@ async def test_a_stale_version_changes_nothing(open_database: Open) -> None:
         assert (await store.get(policy.id)).priority == 1
 
 
-async def test_of_two_changes_at_once_one_wins(open_database: Open) -> None:
+async def test_only_one_of_two_concurrent_changes_wins(open_database: Open) -> None:
     async with worker(open_database) as one, worker(open_database) as other:
         policy = await one.create(drafted())
         outcomes = await asyncio.gather(
@@ -105,7 +105,7 @@ async def test_of_two_changes_at_once_one_wins(open_database: Open) -> None:
         assert (await one.get(policy.id)).version == 2
 
 
-async def test_concurrent_patches_without_a_version_all_count(open_database: Open) -> None:
+async def test_concurrent_patches_without_a_version_all_apply(open_database: Open) -> None:
     async with worker(open_database) as one, worker(open_database) as other:
         policy = await one.create(drafted())
         rules = ("min_chunks", "max_chunks", "max_source_age_days", "min_relevance_score")
@@ -117,7 +117,7 @@ async def test_concurrent_patches_without_a_version_all_count(open_database: Ope
         assert [found.rules[rule] for rule in rules] == [1, 1, 1, 1]
 
 
-async def test_a_name_is_given_once(open_database: Open) -> None:
+async def test_names_are_unique(open_database: Open) -> None:
     async with worker(open_database) as store:
         first = await store.create(drafted("one"))
         second = await store.create(drafted("two"))
@@ -131,7 +131,7 @@ async def test_a_name_is_given_once(open_database: Open) -> None:
         assert in_force(store) == [("one", 2)]
 
 
-async def test_versions_are_kept_and_can_be_brought_back(open_database: Open) -> None:
+async def test_versions_are_kept_and_can_be_restored(open_database: Open) -> None:
     async with worker(open_database) as store:
         policy = await store.create(drafted(rules={"min_chunks": 2}))
         await store.patch(policy.id, {"rules": {"min_chunks": 3}})
@@ -150,7 +150,7 @@ async def test_versions_are_kept_and_can_be_brought_back(open_database: Open) ->
             await store.rollback(policy.id, 1)
 
 
-async def test_what_is_not_there_is_not_found(open_database: Open) -> None:
+async def test_unknown_policy_is_not_found(open_database: Open) -> None:
     async with worker(open_database) as store:
         policy = await store.create(drafted())
         for call in (
@@ -166,7 +166,7 @@ async def test_what_is_not_there_is_not_found(open_database: Open) -> None:
                 await call
 
 
-async def test_a_patch_that_makes_a_bad_policy_changes_nothing(open_database: Open) -> None:
+async def test_patch_that_makes_a_policy_invalid_changes_nothing(open_database: Open) -> None:
     async with worker(open_database) as store:
         policy = await store.create(drafted())
         with pytest.raises(InvalidAdminRequestError, match=r"rules\.min_chunks"):
@@ -175,7 +175,7 @@ async def test_a_patch_that_makes_a_bad_policy_changes_nothing(open_database: Op
         assert len(await store.versions(policy.id)) == 1
 
 
-async def test_lists_are_by_name_and_filtered(open_database: Open) -> None:
+async def test_lists_are_sorted_by_name_and_filtered(open_database: Open) -> None:
     async with worker(open_database) as store:
         for name in ("c", "a", "b"):
             await store.create(drafted(name, enabled=name != "b"))
@@ -190,7 +190,7 @@ async def test_lists_are_by_name_and_filtered(open_database: Open) -> None:
         assert await names(name="b") == ["b"]
 
 
-async def test_while_the_database_is_away_the_last_known_policies_stand(open_database: Open, until: Until) -> None:
+async def test_last_known_policies_apply_while_the_database_is_unavailable(open_database: Open, until: Until) -> None:
     async with worker(open_database) as one, open_database() as database:
         await one.create(drafted())
         other = PolicyStore(database)
@@ -207,9 +207,7 @@ async def test_while_the_database_is_away_the_last_known_policies_stand(open_dat
         await watch.aclose()
 
 
-async def test_a_policy_that_cannot_be_read_any_more_stays_in_force_as_it_was(
-    open_database: Open, until: Until
-) -> None:
+async def test_unreadable_policy_stays_in_force_as_it_was(open_database: Open, until: Until) -> None:
     async with worker(open_database) as store, open_database() as database:
         policy = await store.create(drafted())
         async with database.write() as connection:
@@ -225,7 +223,7 @@ async def test_a_policy_that_cannot_be_read_any_more_stays_in_force_as_it_was(
             assert fresh.unreadable == {}
 
 
-async def test_without_a_database_there_is_no_start(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_store_does_not_start_without_a_database(tmp_path_factory: pytest.TempPathFactory) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('a')}/missing/x.db")
     store = PolicyStore(database)
     with pytest.raises(DatabaseUnavailableError):

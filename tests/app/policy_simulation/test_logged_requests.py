@@ -1,4 +1,4 @@
-"""What a simulation over the event log says is what then happens."""
+"""A simulation over the event log predicts the later decisions."""
 
 import random
 from collections import Counter
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from app.db.database import Database
 from app.errors import PolicyBlockedError
-from app.events.queries import EventFilter
+from app.events.filters import EventFilter
 from app.events.records import RequestEvent
 from app.events.serialization import event_rows
 from app.events.storage.insert import store
@@ -20,10 +20,10 @@ from app.policy_simulation import SimulationSummary, simulate_logged
 from app.policy_simulation.comparison import DecisionBrief, SimulatedOutcome
 from judges.testing import ScriptedJudge
 from judges.types import Probabilities
-from policies.engine import PolicyEngine
+from policies.policy_selection import PolicyEngine
 from policies.replay import CUT_OFF, DOCUMENTS, NO_REPLY, NOT_JUDGED, SOURCES, THRESHOLDS
 from policies.types import Policy, Scope
-from tests.support.in_process_gateway import bench, policy, said, whole
+from tests.support.gateways.in_process_gateway import bench, policy, said, whole
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ def sentence(town: str) -> str:
 
 
 def judged(_evidence: str, claim: str) -> Probabilities:
-    """Each town has scores of its own, some of them on a threshold."""
+    """Each town has its own scores, some of them at a threshold."""
     scores = {
         "Aarau": (0.98, 0.01),
         "Bremen": (0.7, 0.2),
@@ -85,7 +85,7 @@ def requests(count: int, seed: int) -> list[Request]:
 
 
 async def happened(policies: Sequence[Policy], made: Sequence[Request], **settings: Any) -> list[RequestEvent]:
-    """What each request leaves under ``policies``; every other one is streamed."""
+    """The event of each request under ``policies``; every other request is streamed."""
     events = []
     for number, (texts, fields) in enumerate(made):
         streamed = number % 2 == 0
@@ -118,6 +118,7 @@ async def simulated(
         limit=limit,
         show=show,
         key_names=lambda prefix: prefix,
+        model_names=lambda model: model,
     )
     return tally
 
@@ -154,9 +155,11 @@ CANDIDATES = [
 
 
 @pytest.mark.parametrize("store_text", ["full", "hash"])
-async def test_what_is_foretold_is_what_then_happens(database_url: str, store_text: str) -> None:
-    """Sixty requests are logged under two policies that only watch. Whatever another is said to decide of them, it then
-    decides of the same requests, word for word; there is doubt only where the judge would have to look anew."""
+async def test_simulation_predicts_the_actual_decisions(database_url: str, store_text: str) -> None:
+    """Sixty requests are logged under two shadow policies. The simulated decisions of another policy are the same, word
+    for word, as its later decisions on the same requests. Doubts are only reported if the judge would have to judge
+    again.
+    """
     made = requests(60, seed=20)
     seen = await happened(WATCHING, made, store_text=store_text)
     actions: Counter[str] = Counter()
@@ -205,24 +208,24 @@ TWO = [*ONE_DOCUMENT, {"id": "old", "text": sentence("Faro"), "relevance_score":
         (policy(), policy(max_sources_per_claim=9), {}, SOURCES),
     ],
 )
-async def test_what_cannot_be_known_is_said(
+async def test_uncertain_outcomes_are_reported(
     database_url: str, in_force: Policy, candidate: Policy, fields: dict[str, Any], doubt: str
 ) -> None:
-    """A grounding policy looks on where the one that changes is about retrieval."""
+    """A second grounding policy has the replies judged, even if the changed policy is a retrieval policy."""
     watching = replace(policy(), id="watching", name="watching")
     texts = [sentence("Dover"), " ", sentence("Aarau")]
     found = await doubts(database_url, [watching, in_force], candidate, texts, **fields)
     assert found == {doubt: 1}
 
 
-async def test_a_reply_that_nobody_judged_is_in_doubt(database_url: str) -> None:
+async def test_unjudged_reply_is_uncertain(database_url: str) -> None:
     events = await happened([], [([sentence("Aarau")], {"documents": ONE_DOCUMENT})], annotate_by_default=False)
     async with logged(database_url, events) as database:
         tally = await simulated(database, [], policy())
     assert tally.summary()["doubts"] == {NOT_JUDGED: 1}
 
 
-async def test_counts_say_what_becomes_of_how_many(database_url: str) -> None:
+async def test_counts_sum_up_the_outcomes(database_url: str) -> None:
     texts = [[sentence("Aarau")], [sentence("Dover")], [sentence("Dover")], [sentence("Faro")]]
     fields = {"documents": ONE_DOCUMENT}
     events = await happened([policy(min_citations=0)], [(one, fields) for one in texts])
@@ -242,6 +245,32 @@ async def test_counts_say_what_becomes_of_how_many(database_url: str) -> None:
         }
 
 
+@pytest.mark.parametrize(
+    "since_then",
+    [
+        pytest.param([], id="a policy was deleted"),
+        pytest.param([policy(min_citations=0, contradiction_action="block")], id="a policy became stricter"),
+        pytest.param([replace(policy(min_citations=0), mode="shadow")], id="a policy went into shadow"),
+    ],
+)
+async def test_policy_is_not_blamed_for_decisions_of_others(database_url: str, since_then: list[Policy]) -> None:
+    """The log was written under a different policy than the current one. The draft applies to no request, so it changes
+    nothing.
+    """
+    texts = [[sentence("Aarau")], [sentence("Dover")], [sentence("Faro")]]
+    events = await happened([policy(min_citations=0)], [(one, {"documents": ONE_DOCUMENT}) for one in texts])
+    draft = replace(policy(unverifiable_action="block"), id="draft", name="draft")
+    nobodys = replace(draft, scope=Scope(agents=("nobody",)))
+    async with logged(database_url, events) as database:
+        assert (await simulated(database, since_then, nobodys)).summary()["changed"] == 0
+        everybodys = await simulated(database, since_then, draft)
+    # Each difference is a decision of the draft.
+    assert everybodys.changed
+    for item in everybodys.items:
+        added = [one for one in item.after.decisions if one not in item.before.decisions]
+        assert {one.policy_id for one in added} == {"draft"}
+
+
 async def test_rows_of_an_earlier_version_are_counted_as_unreadable(database_url: str) -> None:
     (event,) = await happened([policy()], [([sentence("Dover")], {"documents": ONE_DOCUMENT})])
     old = replace(event, request=structs.replace(event.request, extra={}))
@@ -250,7 +279,25 @@ async def test_rows_of_an_earlier_version_are_counted_as_unreadable(database_url
     assert (tally.requests, tally.unreadable) == (0, 1)
 
 
-async def test_a_long_log_is_read_in_parts(database_url: str) -> None:
+async def test_model_scope_matches_the_names_at_the_upstreams(database_url: str) -> None:
+    (event,) = await happened([policy()], [([sentence("Dover")], {"documents": ONE_DOCUMENT})])
+    strict = replace(policy(contradiction_action="block", min_citations=0), scope=Scope(models=("real-*",)))
+    async with logged(database_url, [event]) as database:
+        for names, blocked in (((event.request.model,), 0), ((event.request.model, "real-1"), 1)):
+            tally, _ = await simulate_logged(
+                database,
+                PolicyEngine([]),
+                strict,
+                EventFilter(),
+                limit=10,
+                show=10,
+                key_names=lambda prefix: prefix,
+                model_names={event.request.model: names}.get,
+            )
+            assert sum(item.after.action == "block" for item in tally.items) == blocked
+
+
+async def test_long_log_is_read_in_batches(database_url: str) -> None:
     (event,) = await happened([policy()], [([sentence("Aarau")], {"documents": ONE_DOCUMENT})])
     events = [
         replace(event, request=structs.replace(event.request, request_id=f"req_{number:05d}"))
@@ -267,6 +314,7 @@ async def test_a_long_log_is_read_in_parts(database_url: str) -> None:
                 limit=600,
                 show=0,
                 key_names=lambda prefix: prefix,
+                model_names=lambda model: model,
                 after=after,
             )
             assert tally.requests == expected

@@ -1,4 +1,4 @@
-"""Replies that are to be JSON: what is judged of them, and that no prose gets into them."""
+"""JSON replies: which parts are judged, and that no prose is inserted into them."""
 
 import json
 from itertools import pairwise
@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tests.support.completions_api as completions
-import tests.support.messages_api as messages
-import tests.support.responses_api as responses
+import tests.support.apis.completions_api as completions
+import tests.support.apis.messages_api as messages
+import tests.support.apis.responses_api as responses
+from judges.llm_types import LlmVerdict
 from judges.testing import ScriptedLlm
-from judges.types import Label, LlmVerdict
-from tests.support.in_process_gateway import (
+from judges.types import Label
+from tests.support.gateways.in_process_gateway import (
     FALSE,
+    LINKED,
     TRUE,
     UNKNOWN,
     bench,
@@ -41,9 +43,9 @@ GOOD = json.dumps({"leave": {"answer": TRUE, "days": 25, "status": "in force", "
 BAD = json.dumps({"answers": [TRUE, FALSE], "days": 40})
 
 
-async def test_the_values_are_judged_and_the_reply_stays_as_it_is() -> None:
+async def test_values_are_judged_and_the_reply_is_unchanged() -> None:
     at = await bench(whole(GOOD), policy(**BLOCK))
-    body = await at.unary(**FORM)
+    body = await at.unary(**FORM, documents=LINKED)
     message = body["choices"][0]["message"]
     assert message["content"] == GOOD
     claims = {claim["claim"]: claim for claim in body["grounding"]["claims"]}
@@ -52,7 +54,7 @@ async def test_the_values_are_judged_and_the_reply_stays_as_it_is() -> None:
     place = claims[TRUE]["span"]
     assert GOOD[place["start"] : place["end"]] == TRUE
     note = message["annotations"][0]
-    assert GOOD[note["file_citation"]["start_index"] : note["file_citation"]["end_index"]] == TRUE
+    assert GOOD[note["url_citation"]["start_index"] : note["url_citation"]["end_index"]] == TRUE
     assert at.event.request.sentences == len(at.event.claims) == len(claims)
 
 
@@ -63,7 +65,7 @@ async def test_lists_of_numbers_are_no_citations() -> None:
 
 
 @pytest.mark.parametrize("form", [{"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "x"}}])
-async def test_a_block_leaves_the_content_empty(form: dict[str, Any]) -> None:
+async def test_blocked_content_is_empty(form: dict[str, Any]) -> None:
     body = await (await bench(whole(BAD), policy(**BLOCK))).unary(response_format=form)
     choice = body["choices"][0]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("", "content_filter")
@@ -71,7 +73,7 @@ async def test_a_block_leaves_the_content_empty(form: dict[str, Any]) -> None:
     assert FALSE not in json.dumps(body)
 
 
-async def test_without_the_form_it_is_prose_as_ever() -> None:
+async def test_json_text_without_response_format_is_prose() -> None:
     body = await (await bench(whole(BAD), policy(**BLOCK))).unary()
     assert body["choices"][0]["message"]["content"] == "Ask HR."
     text_form = {"response_format": {"type": "text"}}
@@ -80,7 +82,7 @@ async def test_without_the_form_it_is_prose_as_ever() -> None:
 
 
 @pytest.mark.parametrize("mode", ["hold", "live", "final"])
-async def test_a_stream_ends_where_it_is_blocked_without_a_word(mode: str) -> None:
+async def test_blocked_stream_ends_without_a_replacement(mode: str) -> None:
     pieces = [BAD[i : i + 7] for i in range(0, len(BAD), 7)]
     stream = await (await bench(said(*pieces), policy(stream_mode=mode, **BLOCK))).stream(**FORM)
     shown = text_of(stream)
@@ -93,12 +95,12 @@ async def test_a_stream_ends_where_it_is_blocked_without_a_word(mode: str) -> No
         assert shown == f'{{"answers": ["{TRUE}", "'
 
 
-async def test_an_error_instead_is_an_error_here_too() -> None:
+async def test_block_can_be_an_error_for_json() -> None:
     stream = await (await bench(said(BAD), policy(on_block="error", **BLOCK))).stream(**FORM)
     assert any(isinstance(frame, dict) and "error" in frame for frame in stream)
 
 
-async def test_nothing_is_left_out_of_json_and_nothing_is_corrected() -> None:
+async def test_nothing_in_json_is_removed_or_corrected() -> None:
     text = json.dumps([TRUE, UNKNOWN, FALSE])
     rules = BLOCK | {"unverifiable_action": "strip", "contradiction_action": "correct"}
     llm = ScriptedLlm({FALSE: LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, correction=TRUE)})
@@ -110,7 +112,7 @@ async def test_nothing_is_left_out_of_json_and_nothing_is_corrected() -> None:
     assert (body["choices"][0]["message"]["content"], body["choices"][0]["finish_reason"]) == ("", "content_filter")
 
 
-async def test_prose_in_place_of_json_is_judged_too() -> None:
+async def test_prose_in_place_of_json_is_judged() -> None:
     stream = await (await bench(said(f"Sure! {FALSE}"), policy(**BLOCK))).stream(**FORM)
     assert (text_of(stream), finish_of(stream)) == ("Sure!", ["content_filter"])
 
@@ -124,7 +126,7 @@ VALUES = st.recursive(
 
 @given(VALUES, st.lists(st.integers(0, 300), max_size=6), st.sampled_from([BLOCK, {"min_citations": 0}]))
 @settings(max_examples=150)
-async def test_streamed_or_not_and_whatever_the_cuts_it_comes_to_the_same(
+async def test_streamed_and_unary_replies_agree_for_any_chunking(
     value: Any, at: list[int], rules: dict[str, Any]
 ) -> None:
     text = json.dumps(value)
@@ -142,13 +144,13 @@ async def test_streamed_or_not_and_whatever_the_cuts_it_comes_to_the_same(
 
 
 class TestOtherDialects:
-    async def test_completions(self) -> None:
+    async def test_completions_api_judges_json(self) -> None:
         body = await completions.unary(await bench(completions.whole(BAD), policy(**BLOCK)), **FORM)
         choice = body["choices"][0]
         assert (choice["text"], choice["finish_reason"]) == ("", "content_filter")
 
     @pytest.mark.parametrize("kind", ["json_object", "json_schema"])
-    async def test_responses(self, kind: str) -> None:
+    async def test_responses_api_judges_json(self, kind: str) -> None:
         form = {"text": {"format": {"type": kind, "name": "x", "schema": {}}}}
         body = await responses.unary(await bench(responses.response(responses.message(BAD)), policy(**BLOCK)), **form)
         assert (body["status"], body["incomplete_details"]) == ("incomplete", {"reason": "content_filter"})
@@ -164,7 +166,7 @@ class TestOtherDialects:
             {"output_format": {"type": "json_schema", "schema": {}}},
         ],
     )
-    async def test_messages(self, form: dict[str, Any]) -> None:
+    async def test_messages_api_judges_json(self, form: dict[str, Any]) -> None:
         body = await messages.unary(await bench(messages.whole(messages.text(BAD)), policy(**BLOCK)), **form)
         assert (messages.text_of(body), body["stop_reason"]) == ("", "refusal")
         made = await messages.stream(await bench(messages.streamed(messages.text(BAD)), policy(**BLOCK)), **form)

@@ -1,4 +1,4 @@
-"""What becomes of reasoning and tool calls: they pass in their place, wait, or are left out; none follows a block."""
+"""Reasoning and tool calls pass in order, wait, or are left out, and none follows a block."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from policies.types import Policy
-from tests.support.in_process_gateway import (
+from tests.support.gateways.in_process_gateway import (
     DOCUMENTS,
     FALSE,
     TRUE,
@@ -55,7 +55,7 @@ async def unary(b: Bench) -> dict[str, Any]:
 
 
 def order(made: list[Any]) -> list[str]:
-    """The names of what the frames of a stream bring, in order, each run once."""
+    """The kinds of content in the frames of a stream, in order, without repetitions."""
     names: list[str] = []
     for frame in made:
         for choice in frame.get("choices", ()) if isinstance(frame, dict) else ():
@@ -67,7 +67,7 @@ def order(made: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("mode", ["hold", "live", "final"])
 @pytest.mark.parametrize(("name", "rule"), KINDS)
-async def test_a_kind_is_left_out_of_a_stream(name: str, rule: str, mode: str) -> None:
+async def test_denied_kind_is_left_out_of_a_stream(name: str, rule: str, mode: str) -> None:
     given = {**REASONS, **CALLS}[name]
     end = name if name in CALLS else "stop"
     answer = sse(
@@ -85,7 +85,7 @@ async def test_a_kind_is_left_out_of_a_stream(name: str, rule: str, mode: str) -
 
 
 @pytest.mark.parametrize(("name", "rule"), KINDS)
-async def test_a_kind_is_left_out_of_a_whole_reply(name: str, rule: str) -> None:
+async def test_denied_kind_is_left_out_of_a_whole_reply(name: str, rule: str) -> None:
     given = {**REASONS, "tool_calls": [CALL], "function_call": FUNCTION}[name]
     answer = whole(TRUE, **{name: given})
     if name in CALLS:
@@ -98,7 +98,7 @@ async def test_a_kind_is_left_out_of_a_whole_reply(name: str, rule: str) -> None
 
 @pytest.mark.parametrize("action", ["pass", "hold"])
 @pytest.mark.parametrize("mode", ["hold", "live", "final"])
-async def test_kinds_in_one_frame_leave_in_order(mode: str, action: str) -> None:
+async def test_kinds_in_one_frame_are_sent_in_order(mode: str, action: str) -> None:
     delta = {"role": "assistant", "tool_calls": CALLS["tool_calls"], "content": TRUE, "reasoning_content": "Zebras."}
     b = await bench(sse(chunk(delta), chunk({}, "tool_calls")), rules(stream_mode=mode, tool_call_action=action))
     made = await streamed(b)
@@ -112,7 +112,7 @@ async def test_kinds_in_one_frame_leave_in_order(mode: str, action: str) -> None
     ("mode", "action"), [("hold", "pass"), ("hold", "hold"), ("live", "hold"), ("final", "pass"), ("final", "hold")]
 )
 @pytest.mark.parametrize("together", [True, False])
-async def test_no_call_leaves_after_text_that_is_blocked(mode: str, action: str, together: bool) -> None:
+async def test_no_call_is_sent_after_blocked_text(mode: str, action: str, together: bool) -> None:
     call = {"tool_calls": CALLS["tool_calls"]}
     frames = [chunk({"content": FALSE, **call})] if together else [chunk({"content": FALSE}), chunk(call)]
     b = await bench(sse(*frames, chunk({}, "tool_calls")), rules(stream_mode=mode, tool_call_action=action))
@@ -122,7 +122,7 @@ async def test_no_call_leaves_after_text_that_is_blocked(mode: str, action: str,
 
 
 @pytest.mark.parametrize("action", ["pass", "hold"])
-async def test_no_call_is_in_a_reply_that_is_blocked_at_its_end(action: str) -> None:
+async def test_no_call_is_in_a_reply_blocked_at_its_end(action: str) -> None:
     given = rules(stream_mode="final", tool_call_action=action)
     call = chunk({"tool_calls": CALLS["tool_calls"]})
     made = await streamed(await bench(sse(call, chunk({"content": FALSE}), chunk({}, "stop")), given))
@@ -148,7 +148,7 @@ def pieces(text: str, size: int) -> list[str]:
 @pytest.mark.parametrize("size", [1, 4, 1000])
 @pytest.mark.parametrize("mode", ["hold", "live", "final", "whole"])
 @pytest.mark.parametrize(("thought", "space"), THOUGHTS)
-async def test_thoughts_in_the_text_pass_or_are_left_out(thought: str, space: str, mode: str, size: int) -> None:
+async def test_inline_reasoning_is_sent_or_left_out(thought: str, space: str, mode: str, size: int) -> None:
     text = f"{thought}{space}{TRUE}"
     for action in ("pass", "drop"):
         given = rules(
@@ -181,7 +181,7 @@ async def test_thoughts_in_the_text_pass_or_are_left_out(thought: str, space: st
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
-async def test_thoughts_are_judged_like_the_answer_and_make_no_sentence_with_it(size: int) -> None:
+async def test_inline_reasoning_is_judged_separately_from_the_answer(size: int) -> None:
     good = f"<think>{TRUE} And so</think>{TRUE}"
     made = await streamed(await bench(said(*pieces(good, size)), rules(reasoning_action="judge")))
     claims = [claim["claim"] for claim in summary_of(made)["claims"]]
@@ -197,7 +197,7 @@ async def test_thoughts_are_judged_like_the_answer_and_make_no_sentence_with_it(
 @pytest.mark.parametrize("mode", ["hold", "live", "final"])
 @pytest.mark.parametrize("action", ["pass", "drop"])
 @pytest.mark.parametrize("text", ["<think>It says 40 days. </thi", "<think>", "<thinking>\n\nWell <b>, "])
-async def test_thoughts_without_an_end_are_all_of_the_text(text: str, action: str, mode: str) -> None:
+async def test_unclosed_reasoning_includes_all_text(text: str, action: str, mode: str) -> None:
     for size in (1, 1000):
         b = await bench(said(*pieces(text, size), finish="length"), rules(reasoning_action=action, stream_mode=mode))
         made = await streamed(b)
@@ -215,7 +215,124 @@ async def test_other_text_is_the_answer(text: str, action: str, mode: str) -> No
         assert "not_checked" not in summary_of(made)
 
 
-async def test_a_call_waits_for_text_that_may_be_a_thought() -> None:
+async def test_call_waits_for_text_that_may_be_reasoning() -> None:
     frames = [chunk({"content": "<thi"}), chunk({"tool_calls": CALLS["tool_calls"]}), chunk({}, "tool_calls")]
     made = await streamed(await bench(sse(*frames), rules()))
     assert [name for name in order(made) if name != "annotations"] == ["content", "tool_calls"]
+
+
+# Reasoning in a field of its own
+
+MODES = ["hold", "live", "final"]
+
+
+def reasoned(made: list[Any], name: str) -> str:
+    choices = [frame["choices"] for frame in made if isinstance(frame, dict)]
+    return "".join(choice["delta"].get(name) or "" for given in choices for choice in given)
+
+
+def thinking(name: str, thought: str, answer: str, size: int) -> Any:
+    first = {"role": "assistant", "content": ""}
+    thoughts = [chunk({name: piece, **(first if not at else {})}) for at, piece in enumerate(pieces(thought, size))]
+    return sse(*thoughts, *(chunk({"content": piece}) for piece in pieces(answer, size)), chunk({}, "stop"))
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", list(REASONS))
+async def test_reasoning_in_a_field_is_judged_in_order(name: str, mode: str, size: int) -> None:
+    b = await bench(thinking(name, f"{TRUE} And {TRUE}", TRUE, size), rules(reasoning_action="judge", stream_mode=mode))
+    made = await streamed(b)
+    assert (reasoned(made, name), text_of(made)) == (f"{TRUE} And {TRUE}", TRUE)
+    assert [each for each in order(made) if each != "annotations"] == [name, "content"]
+    summary = summary_of(made)
+    assert "not_checked" not in summary
+    places = [(claim.get("field"), claim["span"]["start"]) for claim in summary["claims"]]
+    assert places == [(name, 0), (name, len(TRUE) + 1), (None, 0)]
+    assert [claim["verdict"] for claim in summary["claims"]][::2] == ["supported", "supported"]
+    cited = [f["choices"][0]["delta"] for f in made if isinstance(f, dict) and f.get("choices")][-1]["annotations"]
+    assert [each["url_citation"]["start_index"] for each in cited] == [0]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("mode", ["hold", "final"])
+@pytest.mark.parametrize("name", list(REASONS))
+async def test_false_reasoning_in_a_field_blocks_the_answer(name: str, mode: str, size: int) -> None:
+    b = await bench(thinking(name, f"{TRUE} {FALSE}", TRUE, size), rules(reasoning_action="judge", stream_mode=mode))
+    made = await streamed(b)
+    assert reasoned(made, name) == (TRUE if mode == "hold" else "")
+    assert TRUE not in text_of(made)
+    assert finish_of(made) == ["content_filter"]
+
+
+async def test_false_reasoning_already_shown_ends_the_reply() -> None:
+    b = await bench(thinking("reasoning", FALSE, TRUE, 1000), rules(reasoning_action="judge", stream_mode="live"))
+    made = await streamed(b)
+    (claim, *_) = summary_of(made)["claims"]
+    assert (claim["field"], claim["span"], claim["verdict"]) == (
+        "reasoning",
+        {"start": 0, "end": len(FALSE)},
+        "contradicted",
+    )
+    assert finish_of(made) == ["content_filter"]
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("mode", ["hold", "final", "whole"])
+async def test_unjudged_reasoning_is_removed_from_its_field(mode: str, size: int) -> None:
+    given = rules(reasoning_action="judge", unjudged_action="strip", stream_mode="hold" if mode == "whole" else mode)
+    thought = f"{TRUE}\n\n`zebra()`\n\n{TRUE}"
+    if mode == "whole":
+        body = await unary(await bench(whole(TRUE, reasoning_content=thought), given))
+        message = body["choices"][0]["message"]
+        thoughts, answer = message["reasoning_content"], message["content"]
+    else:
+        made = await streamed(await bench(thinking("reasoning_content", thought, TRUE, size), given))
+        thoughts, answer = reasoned(made, "reasoning_content"), text_of(made)
+    assert (thoughts.split(), answer) == (f"{TRUE} {TRUE}".split(), TRUE)
+
+
+@pytest.mark.parametrize("name", list(REASONS))
+@pytest.mark.parametrize("mode", ["hold", "final"])
+async def test_reasoning_of_a_whole_reply_is_judged(name: str, mode: str) -> None:
+    given = rules(reasoning_action="judge", stream_mode=mode)
+    body = await unary(await bench(whole(TRUE, **{name: TRUE}), given))
+    message = body["choices"][0]["message"]
+    assert (message[name], message["content"]) == (TRUE, TRUE)
+    assert [claim.get("field") for claim in body["grounding"]["claims"]] == [name, None]
+    assert [each["url_citation"]["start_index"] for each in message["annotations"]] == [0]
+    body = await unary(await bench(whole(TRUE, **{name: FALSE}), given))
+    assert FALSE not in json.dumps(body["choices"])
+    assert body["choices"][0]["finish_reason"] == "content_filter"
+
+
+async def test_reasoning_under_two_names_is_judged_once() -> None:
+    b = await bench(
+        sse(chunk(dict.fromkeys(REASONS, TRUE)), chunk({"content": TRUE}, "stop")), rules(reasoning_action="judge")
+    )
+    made = await streamed(b)
+    assert [reasoned(made, name) for name in ("reasoning_content", "reasoning")] == [TRUE, ""]
+    assert len(summary_of(made)["claims"]) == 2
+    assert b.event.request.extra["dropped"] == {"reasoning": len(TRUE)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_reasoning_between_parts_of_the_answer_is_judged_in_order(mode: str) -> None:
+    frames = [{"content": f"{TRUE} It"}, {"reasoning": f"{TRUE} "}, {"content": TRUE}, {"reasoning": TRUE}]
+    made = await streamed(
+        await bench(sse(*map(chunk, frames), chunk({}, "stop")), rules(reasoning_action="judge", stream_mode=mode))
+    )
+    assert text_of(made) == f"{TRUE} It{TRUE}"
+    assert reasoned(made, "reasoning") == f"{TRUE} {TRUE}"
+    texts = {None: text_of(made), "reasoning": reasoned(made, "reasoning")}
+    for claim in summary_of(made)["claims"]:
+        span = claim["span"]
+        assert texts[claim.get("field")][span["start"] : span["end"]] == claim["claim"]
+
+
+async def test_json_reply_has_no_inline_reasoning() -> None:
+    """The one JSON value that is judged has no place for it."""
+    given = rules(reasoning_action="judge")
+    b = await bench(whole('{"days": 25}', reasoning="Zebras."), given)
+    body = await b.unary(documents=LINKED, response_format={"type": "json_object"})
+    assert "reasoning" not in body["choices"][0]["message"]

@@ -1,4 +1,4 @@
-"""The upstream is asked to go on anew where a sentence fails: what it is told, and what becomes of the reply."""
+"""The upstream is asked to continue after a failed sentence: its instructions, and the resulting reply."""
 
 import asyncio
 import json
@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges.testing import ScriptedJudge
-from tests.support.in_process_gateway import (
+from tests.support.gateways.in_process_gateway import (
     FALSE,
+    LINKED,
     TRUE,
     UNKNOWN,
     USAGE,
@@ -41,7 +42,7 @@ Answer = bytes | dict[str, Any] | httpx.Response
 
 
 def answers(*given: Answer) -> Callable[[httpx.Request], httpx.Response]:
-    """An upstream that gives one answer after the other."""
+    """An upstream with one scripted answer per call."""
     left = list(given)
 
     def answer(_request: httpx.Request) -> httpx.Response:
@@ -64,7 +65,7 @@ async def streamed(*given: Answer, rules: Mapping[str, Any] = RULES, **fields: A
     return at, await at.stream(**fields)
 
 
-async def test_a_block_becomes_what_the_upstream_says_the_second_time() -> None:
+async def test_blocked_sentence_is_replaced_by_the_second_reply() -> None:
     _, stream = await streamed(said(f"{TRUE} ", f"{FALSE} ", UNKNOWN), said("It is ", f"so. {TRUE}"))
     assert text_of(stream) == f"{TRUE} It is so. {TRUE}"
     assert finish_of(stream) == ["stop"]
@@ -76,7 +77,7 @@ async def test_a_block_becomes_what_the_upstream_says_the_second_time() -> None:
     assert UNKNOWN not in text_of(stream)
 
 
-async def test_a_whole_reply_takes_the_same_way() -> None:
+async def test_whole_reply_is_regenerated_likewise() -> None:
     second = whole(f"Rather: {TRUE}")
     at = await bench(answers(whole(f"{TRUE} {FALSE}"), second), policy(**RULES))
     body = await at.unary()
@@ -87,7 +88,7 @@ async def test_a_whole_reply_takes_the_same_way() -> None:
     assert body["grounding"]["regenerations"] == 1
 
 
-async def test_the_upstream_is_told_what_stands_and_fenced_off_what_does_not() -> None:
+async def test_upstream_gets_the_released_text_and_the_fenced_failing_sentence() -> None:
     at, _ = await streamed(said(f"{TRUE} ", FALSE), said(TRUE), temperature=0)
     first, second = bodies(at)
     assert {name: value for name, value in second.items() if name != "messages"} == {
@@ -102,7 +103,7 @@ async def test_the_upstream_is_told_what_stands_and_fenced_off_what_does_not() -
     assert f"The documents say otherwise: {TRUE}" in told
 
 
-async def test_no_text_of_the_model_can_close_the_fence() -> None:
+async def test_model_text_cannot_close_the_fence() -> None:
     notes = []
     for _ in range(2):
         at, _stream = await streamed(said(f"{FALSE}"), said(TRUE))
@@ -112,7 +113,7 @@ async def test_no_text_of_the_model_can_close_the_fence() -> None:
     assert all(len(fence) == 16 for fence in fences)
 
 
-async def test_where_nothing_stands_the_note_goes_into_the_users_message() -> None:
+async def test_note_is_added_to_the_user_message_if_nothing_was_released() -> None:
     at, stream = await streamed(said(FALSE), said(TRUE))
     (message,) = bodies(at)[1]["messages"]
     assert message["role"] == "user"
@@ -128,7 +129,7 @@ async def test_typed_parts_stay_typed() -> None:
 
 
 @pytest.mark.parametrize("where", ["user", "system"])
-async def test_the_documents_stand_where_they_stood(where: str) -> None:
+async def test_documents_keep_their_position(where: str) -> None:
     at, _ = await streamed(said(f"{TRUE} ", FALSE), said(TRUE), grounding={"inject": where})
     first, second = bodies(at)
     assert TRUE in first["messages"][0]["content"]
@@ -152,13 +153,13 @@ async def test_the_documents_stand_where_they_stood(where: str) -> None:
         (f"{TRUE} {FALSE}", f"{TRUE}", TRUE),
     ],
 )
-async def test_the_new_text_follows_on_what_stands_and_repeats_none_of_it(first: str, second: str, shown: str) -> None:
+async def test_new_text_continues_the_released_text_without_repeating_it(first: str, second: str, shown: str) -> None:
     _, stream = await streamed(said(first), said(second) if second else said())
     assert text_of(stream) == shown
     assert finish_of(stream) == ["stop"]
 
 
-async def test_places_are_those_of_the_delivered_text() -> None:
+async def test_positions_refer_to_the_delivered_text() -> None:
     _, stream = await streamed(said(f"{TRUE} ", FALSE), said(f"Hello! {TRUE}"))
     told = summary_of(stream)["claims"]
     assert [(claim["verdict"], claim.get("delivered", True)) for claim in told] == [
@@ -172,7 +173,7 @@ async def test_places_are_those_of_the_delivered_text() -> None:
     assert summary_of(stream)["total_claims"] == 2
 
 
-async def test_the_log_has_the_sentence_and_no_decision_can_be_made_of_it_again() -> None:
+async def test_log_contains_the_sentence_without_affecting_replays() -> None:
     at, _ = await streamed(said(f"{TRUE} ", FALSE), said(f"Rather: {TRUE}"))
     assert [(row.label, row.delivered, row.extra.get("retracted")) for row in at.event.claims] == [
         ("supported", True, None),
@@ -183,7 +184,7 @@ async def test_the_log_has_the_sentence_and_no_decision_can_be_made_of_it_again(
     assert at.event.request.action == "allow"
 
 
-async def test_it_is_asked_as_often_as_the_rule_says_and_no_more() -> None:
+async def test_regeneration_count_is_limited_by_the_rule() -> None:
     rules = RULES | {"max_regenerations": 2}
     at, stream = await streamed(*[said(f"{TRUE} ", FALSE)] * 3, rules=rules)
     assert len(at.forwarded) == 3
@@ -192,7 +193,7 @@ async def test_it_is_asked_as_often_as_the_rule_says_and_no_more() -> None:
     assert (at.event.request.status, at.event.request.regenerations) == ("blocked", 2)
 
 
-async def test_it_is_never_asked_by_default() -> None:
+async def test_regeneration_is_off_by_default() -> None:
     at, stream = await streamed(said(FALSE), rules={"contradiction_action": "block", "min_citations": 0})
     assert len(at.forwarded) == 1
     assert "regenerations" not in summary_of(stream)
@@ -206,16 +207,14 @@ async def test_it_is_never_asked_by_default() -> None:
         ({"action_on_violation": "block"}, UNKNOWN),
     ],
 )
-async def test_every_sentence_that_cannot_go_out_as_it_is_may_be_asked_for_anew(
-    rules: dict[str, Any], sentence: str
-) -> None:
+async def test_every_undeliverable_sentence_can_be_regenerated(rules: dict[str, Any], sentence: str) -> None:
     wanted = {"max_regenerations": 1, "min_citations": 0} | rules
     at, stream = await streamed(said(f"{TRUE} ", sentence), said(f"Rather: {TRUE}"), rules=wanted)
     assert text_of(stream) == f"{TRUE} Rather: {TRUE}"
     assert len(at.forwarded) == 2
 
 
-async def test_a_sentence_that_nobody_could_judge_is_not_asked_for_anew() -> None:
+async def test_unjudgeable_sentence_is_not_regenerated() -> None:
     judge = ScriptedJudge(error=RuntimeError("no"))
     rules = {"max_regenerations": 1, "unverifiable_action": "strip"}
     at = await bench(said(TRUE), policy(**rules), judge=judge)
@@ -223,7 +222,7 @@ async def test_a_sentence_that_nobody_could_judge_is_not_asked_for_anew() -> Non
     assert len(at.forwarded) == 1
 
 
-async def test_a_reply_that_was_to_be_blocked_whatever_it_says_is_not_asked_for_anew() -> None:
+async def test_reply_that_must_be_blocked_anyway_is_not_regenerated() -> None:
     rules = {"max_regenerations": 1, "score_source": "reported", "action_on_violation": "block"}
     reported = {"reported": {"grounding_scores": [0.1]}}
     at, stream = await streamed(said(TRUE), rules=rules, grounding=reported)
@@ -234,7 +233,7 @@ class TestFailures:
     @pytest.mark.parametrize(
         "failure", [httpx.Response(500, json={"error": {"message": "no"}}), httpx.Response(429, json={})]
     )
-    async def test_where_the_upstream_refuses_the_policys_action_stands(self, failure: httpx.Response) -> None:
+    async def test_action_of_the_policy_applies_if_the_upstream_refuses(self, failure: httpx.Response) -> None:
         rules = RULES | {"max_regenerations": 3}
         at = await bench(
             lambda request: (
@@ -248,14 +247,23 @@ class TestFailures:
         assert (text_of(stream), finish_of(stream)) == (f"{TRUE} Ask HR.", ["content_filter"])
         assert at.event.request.regenerations == 0
 
-    async def test_a_sentence_that_is_left_out_leaves_the_first_reply_to_go_on(self) -> None:
+    async def test_stripped_sentence_lets_the_first_reply_continue(self) -> None:
         rules = {"max_regenerations": 1, "unverifiable_action": "strip", "max_unverifiable_ratio": 1.0}
         first = said(f"{TRUE} ", f"{UNKNOWN} ", f"Also: {TRUE}")
         _, stream = await streamed(first, httpx.Response(400, json={}), rules=rules)
         assert text_of(stream) == f"{TRUE} Also: {TRUE}"
         assert summary_of(stream)["stripped_count"] == 1
 
-    async def test_a_reply_that_breaks_off_the_second_time_is_incomplete(self) -> None:
+    @pytest.mark.parametrize("mode", ["hold", "final"])
+    @pytest.mark.parametrize("texts", [("It is so.",), ()])
+    async def test_second_reply_without_a_finish_reason_is_complete(self, texts: Sequence[str], mode: str) -> None:
+        again = said(*texts, finish=None) + b"data: [DONE]\n\n"
+        at, stream = await streamed(said(f"{TRUE} ", FALSE), again, rules=RULES | {"stream_mode": mode})
+        assert text_of(stream).strip() == " ".join([TRUE, *texts])
+        assert (finish_of(stream), stream[-1]) == (["stop"], "[DONE]")
+        assert (summary_of(stream)["regenerations"], at.event.request.status) == (1, "completed")
+
+    async def test_interrupted_second_reply_is_incomplete(self) -> None:
         at, stream = await streamed(said(f"{TRUE} ", FALSE), said("It is so.", finish=None))
         assert text_of(stream) == f"{TRUE} It is so."
         assert any(isinstance(frame, dict) and "error" in frame for frame in stream)
@@ -263,7 +271,7 @@ class TestFailures:
 
 
 class TestUsage:
-    async def test_counts_of_all_calls_are_added_up(self) -> None:
+    async def test_usage_of_all_calls_is_added_up(self) -> None:
         detailed = {
             **USAGE,
             "usage": {**USAGE["usage"], "completion_tokens_details": {"reasoning_tokens": 2}, "cost": 0.5},
@@ -272,15 +280,15 @@ class TestUsage:
         second = sse(chunk({"content": TRUE}), chunk({}, "stop"), detailed)
         at, stream = await streamed(first, second, stream_options={"include_usage": True})
         (usage,) = [frame["usage"] for frame in stream if isinstance(frame, dict) and frame.get("usage")]
-        # The first call was left before it could say what it took, or it had said it: that is a matter of timing, so
-        # only what the second adds is certain.
+        # Whether the first call reported its usage before it was cancelled depends on timing, so only the usage of the
+        # second call is certain.
         assert usage["prompt_tokens"] > 7
         assert usage["completion_tokens"] > 5
         assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
         row = at.event.request
         assert (row.prompt_tokens, row.completion_tokens) == (usage["prompt_tokens"], usage["completion_tokens"])
 
-    async def test_a_call_that_was_left_early_is_counted_by_its_text(self) -> None:
+    async def test_cancelled_call_is_counted_by_its_text(self) -> None:
         async def endless() -> AsyncIterator[bytes]:
             yield said(f"{TRUE} ", f"{FALSE} Also", finish=None)
             await asyncio.Event().wait()
@@ -300,7 +308,7 @@ class TestUsage:
         row = at.event.request
         assert (row.completion_tokens, row.prompt_tokens, row.usage_estimated) == (5 + received, 7 + asked, True)
 
-    async def test_a_block_after_all_counts_every_call(self) -> None:
+    async def test_final_block_counts_every_call(self) -> None:
         at, stream = await streamed(said(FALSE), said(FALSE), stream_options={"include_usage": True})
         (usage,) = [frame["usage"] for frame in stream if isinstance(frame, dict) and frame.get("usage")]
         assert usage["completion_tokens"] == 2 * round(len(FALSE) / 4)
@@ -340,6 +348,56 @@ class TestTheStreamStaysOne:
         assert "".join(spelt).split() == text_of(stream).split() == f"{TRUE} Also: {TRUE}".split()
 
 
+CALL = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+OTHER: dict[str, dict[str, Any]] = {
+    "tool_calls": CALL,
+    "function_call": {"function_call": {"name": "f", "arguments": "{}"}},
+    "refusal": {"refusal": "I won't say."},
+    "audio": {"audio": {"id": "a-1", "data": "UklGRg==", "expires_at": 1}},
+}
+"""Content of each kind that a chat reply can have besides text and reasoning."""
+
+
+@pytest.mark.parametrize("mode", ["hold", "final"])
+@pytest.mark.parametrize("kind", OTHER)
+class TestOtherContent:
+    async def test_reply_is_not_replaced_after_other_content_was_sent(self, kind: str, mode: str) -> None:
+        first = sse(chunk({"content": f"{TRUE} "}), chunk(OTHER[kind]), chunk({"content": FALSE}), chunk({}, "stop"))
+        at, stream = await streamed(first, said(TRUE), rules=RULES | {"stream_mode": mode})
+        assert (len(at.forwarded), finish_of(stream)) == (1, ["content_filter"])
+        assert summary_of(stream)["not_regenerated"] == "content"
+
+    async def test_content_after_the_replaced_sentence_is_not_sent(self, kind: str, mode: str) -> None:
+        first = sse(chunk({"content": f"{TRUE} "}), chunk({"content": FALSE}), chunk(OTHER[kind]), chunk({}, "stop"))
+        _, stream = await streamed(first, said(TRUE), rules=RULES | {"stream_mode": mode})
+        assert summary_of(stream)["regenerations"] == 1
+        assert not any(kind in choice["delta"] for frame in stream[:-1] for choice in frame["choices"])
+        assert "not_checked" not in summary_of(stream)
+
+    async def test_content_of_a_replaced_whole_reply_is_not_sent(self, kind: str, mode: str) -> None:
+        at = await bench(answers(whole(f"{TRUE} {FALSE}", **OTHER[kind]), whole(f"Rather: {TRUE}")), policy(**RULES))
+        body = await at.unary()
+        assert body["grounding"]["regenerations"] == 1
+        assert body["choices"][0]["message"] == {"role": "assistant", "content": f"{TRUE} Rather: {TRUE}"}
+
+
+async def test_citation_of_the_replaced_text_does_not_count() -> None:
+    place = {"start_index": len(TRUE) + 1, "end_index": len(TRUE) + 5, "url": "https://hr.test/7", "title": "HR"}
+    note = {"annotations": [{"type": "url_citation", "url_citation": place}]}
+    rules = RULES | {"min_citations": 1, "action_on_violation": "block"}
+    first = sse(chunk({"content": f"{TRUE} "}), chunk({"content": FALSE}), chunk(note), chunk({}, "stop"))
+    _, stream = await streamed(first, said(TRUE), rules=rules, documents=LINKED)
+    assert finish_of(stream) == ["content_filter"]
+
+
+@pytest.mark.parametrize("whole_reply", [True, False])
+async def test_error_in_the_further_reply_is_forwarded(whole_reply: bool) -> None:
+    error = {"error": {"message": "overloaded", "type": "server_error"}}
+    at, stream = await streamed(said(f"{TRUE} ", FALSE), error if whole_reply else sse(chunk({"content": TRUE}), error))
+    assert error in stream
+    assert at.event.request.status == "upstream_error"
+
+
 class TestNotAvailable:
     @pytest.mark.parametrize(
         ("fields", "reason"),
@@ -352,24 +410,26 @@ class TestNotAvailable:
             ({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "So"}]}, "prefill"),
         ],
     )
-    async def test_the_reply_says_why_and_the_policys_action_stands(self, fields: dict[str, Any], reason: str) -> None:
+    async def test_unavailable_regeneration_is_explained_and_the_action_applies(
+        self, fields: dict[str, Any], reason: str
+    ) -> None:
         at, stream = await streamed(said(f"{TRUE} ", FALSE), **fields)
         assert len(at.forwarded) == 1
         assert finish_of(stream) == ["content_filter"]
         told = [f["grounding"] for f in stream if isinstance(f, dict) and "verdict" in f.get("grounding", {})]
         assert told[0]["not_regenerated"] == reason
 
-    async def test_text_that_is_out_cannot_be_taken_back(self) -> None:
+    async def test_delivered_text_cannot_be_regenerated(self) -> None:
         _, stream = await streamed(said(FALSE), rules=RULES | {"stream_mode": "live"})
         assert summary_of(stream)["not_regenerated"] == "live"
 
-    async def test_nothing_is_said_of_it_where_nothing_failed(self) -> None:
+    async def test_unavailability_is_not_mentioned_unless_something_failed(self) -> None:
         _, stream = await streamed(said(TRUE), n=2)
         assert "not_regenerated" not in summary_of(stream)
 
 
 class TestTheClientGoesAway:
-    async def test_whichever_call_runs_is_ended(self) -> None:
+    async def test_running_call_is_cancelled(self) -> None:
         closed: list[str] = []
         reached = asyncio.Event()
 
@@ -408,7 +468,7 @@ class TestTheClientGoesAway:
         assert sorted(closed) == ["first", "second"]
         assert at.event.request.status == "cancelled"
 
-    async def test_while_the_second_is_not_answered_yet(self) -> None:
+    async def test_pending_second_call_is_cancelled(self) -> None:
         asked = asyncio.Event()
 
         class Slow(httpx.AsyncBaseTransport):
@@ -450,7 +510,7 @@ def replies(draw: st.DrawFn) -> list[str]:
     st.lists(replies(), min_size=3, max_size=3), st.sampled_from(["hold", "final"]), st.sampled_from(["block", "strip"])
 )
 @settings(max_examples=100)
-async def test_streamed_or_not_and_whatever_the_cuts_it_comes_to_the_same(
+async def test_streamed_and_unary_replies_agree_for_any_chunking(
     calls: Sequence[Sequence[str]], mode: str, action: str
 ) -> None:
     rules = RULES | {"max_regenerations": 2, "stream_mode": mode}

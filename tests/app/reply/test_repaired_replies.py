@@ -1,4 +1,4 @@
-"""Sentences that are left out or corrected: what the client gets, and what it is told."""
+"""Sentences that are left out or corrected: the delivered text and the reported claims."""
 
 import json
 from itertools import pairwise
@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from judges.llm_types import LlmVerdict
 from judges.testing import ScriptedLlm
-from judges.types import Label, LlmVerdict
-from tests.support.in_process_gateway import (
+from judges.types import Label
+from tests.support.gateways.in_process_gateway import (
     FALSE,
+    LINKED,
     TRUE,
     UNKNOWN,
+    URL,
     Bench,
     bench,
     chunk,
@@ -30,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 STRIP: dict[str, Any] = {"unverifiable_action": "strip", "max_unverifiable_ratio": 1.0, "min_citations": 0}
 CORRECT: dict[str, Any] = {"contradiction_action": "correct", "min_citations": 0}
-STANDING = f"[CORRECTED: {TRUE}]"
+STANDING = "Permanent staff receive [CORRECTED: 25] days of annual leave."
 
 
 def llm(correction: str | None = TRUE) -> ScriptedLlm:
@@ -38,8 +41,17 @@ def llm(correction: str | None = TRUE) -> ScriptedLlm:
     return ScriptedLlm({FALSE: opinion})
 
 
+def says(label: Label, correction: str | None = None) -> LlmVerdict:
+    return LlmVerdict(label=label, confidence=0.9, reasoning="So it is.", correction=correction)
+
+
+def sound() -> ScriptedLlm:
+    """An LLM that is the only judge, and corrects with what it finds supported."""
+    return ScriptedLlm({FALSE: says(Label.CONTRADICTED, TRUE), TRUE: says(Label.SUPPORTED)})
+
+
 async def both(text: str, rules: dict[str, Any], **more: Any) -> tuple[Bench, str]:
-    """The gateway that streamed ``text``, and what a client got of it; a whole reply comes to the same."""
+    """The gateway that streamed ``text``, and what a client received; a whole reply has the same result."""
     streamed = await bench(said(*(text[i : i + 5] for i in range(0, len(text), 5))), policy(**rules), **more)
     plain = await bench(whole(text), policy(**rules), **more)
     shown = text_of(await streamed.stream())
@@ -62,11 +74,11 @@ class TestStrip:
             (f"{TRUE} {UNKNOWN}\n", TRUE),
         ],
     )
-    async def test_no_marker_and_no_break_is_left_without_its_text(self, text: str, shown: str) -> None:
+    async def test_markers_and_breaks_of_removed_text_are_removed(self, text: str, shown: str) -> None:
         _, got = await both(text, STRIP)
         assert got == shown
 
-    async def test_what_was_left_out_is_counted_and_told_without_its_text(self) -> None:
+    async def test_removed_sentences_are_counted_and_reported_without_text(self) -> None:
         at = await bench(said(f"{TRUE}\n\n{UNKNOWN} {TRUE}"), policy(**STRIP))
         summary = summary_of(await at.stream())
         assert summary["stripped_count"] == 1
@@ -78,11 +90,11 @@ class TestStrip:
         start = len(TRUE) + 2
         assert summary["claims"][2]["span"] == {"start": start, "end": start + len(TRUE)}
 
-    async def test_of_several_choices_all_that_was_left_out_is_counted(self) -> None:
+    async def test_removed_sentences_of_all_choices_are_counted(self) -> None:
         body = await (await bench(whole(UNKNOWN, f"{UNKNOWN} {TRUE}"), policy(**STRIP))).unary(n=2)
         assert body["grounding"]["stripped_count"] == 2
 
-    async def test_nothing_is_counted_where_nothing_was_left_out(self) -> None:
+    async def test_nothing_is_counted_if_nothing_was_removed(self) -> None:
         body = await (await bench(whole(TRUE), policy(**STRIP))).unary()
         assert not {"stripped_count", "corrected_count", "regenerations"} & set(body["grounding"])
 
@@ -97,14 +109,14 @@ class TestCorrect:
             (f"- {UNKNOWN} {FALSE}", f"- {STANDING}"),
         ],
     )
-    async def test_the_correction_takes_the_place_of_the_sentence(self, text: str, shown: str) -> None:
+    async def test_correction_replaces_the_sentence(self, text: str, shown: str) -> None:
         _, got = await both(text, CORRECT | STRIP, llm=llm())
         assert got == shown
 
     @pytest.mark.parametrize("mode", ["hold", "final"])
-    async def test_it_is_told_where_it_stands_and_what_it_rests_on(self, mode: str) -> None:
+    async def test_correction_reports_its_position_and_sources(self, mode: str) -> None:
         at = await bench(said(f"{TRUE} ", FALSE), policy(stream_mode=mode, **CORRECT), llm=llm())
-        stream = await at.stream()
+        stream = await at.stream(documents=LINKED)
         summary = summary_of(stream)
         place = {"start": len(TRUE) + 1, "end": len(TRUE) + 1 + len(STANDING)}
         assert finish_of(stream) == ["stop"]
@@ -112,45 +124,62 @@ class TestCorrect:
         wrong = summary["claims"][1]
         assert (wrong["claim"], wrong["delivered"], wrong["correction"], wrong["span"]) == (None, False, TRUE, place)
         notes = [
-            note["file_citation"]
+            note["url_citation"]
             for frame in stream
             if isinstance(frame, dict)
             for choice in frame["choices"]
             for note in choice["delta"].get("annotations", ())
         ]
-        assert [(n["start_index"], n["end_index"], n["file_id"]) for n in notes] == [
-            (0, len(TRUE), "hr-7"),
-            (place["start"], place["end"], "hr-7"),
+        assert [(n["start_index"], n["end_index"], n["url"]) for n in notes] == [
+            (0, len(TRUE), URL),
+            (place["start"], place["end"], URL),
         ]
         (reason,) = [d for d in summary["decisions"] if d["reason_code"] == "GROUNDING_CONTRADICTION"]
         assert reason["metadata"]["correction"] == TRUE
         assert FALSE not in json.dumps(stream)
 
-    async def test_a_correction_that_the_documents_do_not_support_is_none(self) -> None:
+    async def test_unsupported_correction_is_discarded(self) -> None:
         at = await bench(said(FALSE), policy(**CORRECT), llm=llm(UNKNOWN))
         stream = await at.stream()
         assert text_of(stream) == FALSE
         assert summary_of(stream)["claims"][0]["correction"] is None
 
+    @pytest.mark.parametrize("mode", ["hold", "final", "live"])
+    @pytest.mark.parametrize("action", ["flag", "block", "correct"])
+    async def test_unsupported_correction_is_not_in_the_findings(self, action: str, mode: str) -> None:
+        unsound = "25 days of annual leave receive permanent staff."
+        opinions = {FALSE: says(Label.CONTRADICTED, unsound), TRUE: says(Label.SUPPORTED)}
+        at = await bench(
+            said(FALSE),
+            policy(contradiction_action=action, stream_mode=mode, min_citations=0),
+            llm=ScriptedLlm(opinions, default=says(Label.UNVERIFIABLE)),
+            scorer=False,
+        )
+        stream = await at.stream()
+        assert unsound not in json.dumps(stream)
+        at = await bench(said(FALSE), policy(contradiction_action=action, min_citations=0), scorer=False, llm=sound())
+        (claim,) = summary_of(await at.stream())["claims"]
+        assert claim["correction"] == TRUE
+
     @pytest.mark.parametrize("correction", [None, UNKNOWN])
-    async def test_without_one_a_sentence_is_a_violation_like_any_other(self, correction: str | None) -> None:
+    async def test_sentence_without_a_correction_is_an_ordinary_violation(self, correction: str | None) -> None:
         rules = CORRECT | {"action_on_violation": "block", "abstention_response": "Ask HR."}
         streamed = await bench(said(f"{TRUE} ", FALSE), policy(**rules), llm=llm(correction))
         stream = await streamed.stream()
         assert (text_of(stream), finish_of(stream)) == (f"{TRUE} Ask HR.", ["content_filter"])
 
     @pytest.mark.parametrize(("action", "finish"), [("warn", "stop"), ("block", "content_filter")])
-    async def test_text_that_is_out_cannot_be_corrected(self, action: str, finish: str) -> None:
+    async def test_delivered_text_cannot_be_corrected(self, action: str, finish: str) -> None:
         rules = CORRECT | {"stream_mode": "live", "action_on_violation": action}
         stream = await (await bench(said(FALSE), policy(**rules), llm=llm())).stream()
         assert (text_of(stream), finish_of(stream)) == (FALSE, [finish])
 
-    async def test_what_is_corrected_counts_against_no_limit(self) -> None:
+    async def test_corrected_claims_do_not_count_against_limits(self) -> None:
         rules = CORRECT | {"action_on_violation": "block", "max_unsupported_claims": 0}
         stream = await (await bench(said(f"{FALSE} ", TRUE), policy(**rules), llm=llm())).stream()
         assert (text_of(stream), finish_of(stream)) == (f"{STANDING} {TRUE}", ["stop"])
 
-    async def test_a_sentence_that_is_left_out_by_another_policy_is_not_corrected(self) -> None:
+    async def test_sentence_stripped_by_another_policy_is_not_corrected(self) -> None:
         policies = [policy(**CORRECT), policy(contradiction_action="block")]
         stream = await (await bench(said(FALSE), *policies, llm=llm())).stream()
         assert finish_of(stream) == ["content_filter"]
@@ -171,9 +200,7 @@ def replies(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @given(replies(), st.sampled_from(["hold", "final"]))
 @settings(max_examples=150)
-async def test_streamed_or_not_and_whatever_the_cuts_it_is_repaired_the_same(
-    reply: tuple[str, list[str]], mode: str
-) -> None:
+async def test_streamed_and_unary_replies_agree_for_any_chunking(reply: tuple[str, list[str]], mode: str) -> None:
     text, pieces = reply
     rules = CORRECT | STRIP | {"stream_mode": mode}
     streamed = await bench(

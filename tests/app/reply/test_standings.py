@@ -1,4 +1,4 @@
-"""What becomes of text that is neither judged nor harmless: named under ``warn``, left out under ``strip``, blocked."""
+"""Unjudged text: listed under ``warn``, left out under ``strip``, and blocking under ``block``."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from policies.types import Policy
-from tests.support.in_process_gateway import (
+from tests.support.gateways.in_process_gateway import (
     TRUE,
     bench,
     chunk,
@@ -37,7 +37,7 @@ def rules(action: str, **more: Any) -> Policy:
 
 
 async def reply_to(text: str, given: Policy, *, stream: bool) -> tuple[str, str, dict[str, Any]]:
-    """The text, the finish reason and the summary that a client gets."""
+    """The text, the finish reason and the summary that a client receives."""
     if stream:
         frames = await (await bench(said(*text.split("|")), given)).stream()
         return text_of(frames), finish_of(frames)[-1], summary_of(frames)
@@ -48,7 +48,7 @@ async def reply_to(text: str, given: Policy, *, stream: bool) -> tuple[str, str,
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("kind", "hidden", "word"), HIDDEN)
-async def test_unjudged_text_is_named_left_out_or_blocked(kind: str, hidden: str, word: str, stream: bool) -> None:
+async def test_unjudged_text_is_named_removed_or_blocked(kind: str, hidden: str, word: str, stream: bool) -> None:
     text, finish, summary = await reply_to(f"{TRUE}{hidden}", rules("warn"), stream=stream)
     assert (word in text, finish) == (True, "stop")
     named = [(part["kind"], text[part["start"] : part["end"]]) for part in summary["unjudged"]]
@@ -67,13 +67,13 @@ async def test_unjudged_text_is_named_left_out_or_blocked(kind: str, hidden: str
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("action", ["strip", "block"])
-async def test_characters_that_show_nothing_are_taken_out(action: str, stream: bool) -> None:
+async def test_invisible_characters_are_removed(action: str, stream: bool) -> None:
     text, finish, _ = await reply_to(TRUE.replace(" ", " \u200b\U000e0041", 1), rules(action), stream=stream)
     assert (text, finish) == (TRUE, "stop")
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_reply_of_which_nothing_is_left_is_replaced(stream: bool) -> None:
+async def test_emptied_reply_is_replaced(stream: bool) -> None:
     given = rules("strip", abstention_response="Ask HR.")
     text, finish, _ = await reply_to("```\nrm -rf lamp\n```\n", given, stream=stream)
     assert (text.strip(), finish) == ("Ask HR.", "stop")
@@ -82,9 +82,7 @@ async def test_a_reply_of_which_nothing_is_left_is_replaced(stream: bool) -> Non
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("mode", ["hold", "final"])
 @pytest.mark.parametrize("documents", [None, []])
-async def test_without_documents_nothing_that_states_something_leaves(
-    documents: list[Any] | None, mode: str, stream: bool
-) -> None:
+async def test_no_statement_is_sent_without_documents(documents: list[Any] | None, mode: str, stream: bool) -> None:
     given = rules("block", abstention_response="Ask HR.", stream_mode=mode)
     answer = said("Hello! ", TRUE) if stream else whole(f"Hello! {TRUE}")
     at = await bench(answer, given)
@@ -99,7 +97,7 @@ async def test_without_documents_nothing_that_states_something_leaves(
     assert text_of(greeting) == "Hello! How can I help you?"
 
 
-async def test_without_documents_a_held_stream_is_never_live() -> None:
+async def test_held_stream_without_documents_is_never_live() -> None:
     given = rules("warn", stream_mode="hold")
     frames = await (await bench(said(TRUE, " ", TRUE), given)).stream(documents=None)
     texts = [text_of([frame]) for frame in frames if text_of([frame])]
@@ -109,7 +107,7 @@ async def test_without_documents_a_held_stream_is_never_live() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_last_piece_without_an_end_is_judged_as_it_stands(stream: bool) -> None:
+async def test_unterminated_last_piece_is_judged(stream: bool) -> None:
     text = "Permanent staff receive 40 days of annual"
     given = policy(contradiction_action="block", min_citations=0, max_unsupported_claims=0, action_on_violation="block")
     if stream:
@@ -122,7 +120,7 @@ async def test_a_last_piece_without_an_end_is_judged_as_it_stands(stream: bool) 
         assert "40 days" not in body["choices"][0]["message"]["content"]
 
 
-async def test_a_rule_that_is_decided_at_the_end_and_blocks_holds_the_reply_until_then() -> None:
+async def test_blocking_rule_decided_at_the_end_holds_the_reply() -> None:
     given = policy(min_citations=3, action_on_violation="block", min_grounding_score=0.0)
     frames = await (await bench(said(TRUE, " ", TRUE), given)).stream()
     assert TRUE not in text_of(frames)
@@ -136,7 +134,7 @@ async def test_coverage_below_the_minimum_is_a_violation() -> None:
     assert "lamp" not in text_of(frames)
 
 
-async def test_what_the_caller_reports_is_decided_before_the_call() -> None:
+async def test_reported_scores_are_decided_before_the_call() -> None:
     given = policy(abstention_threshold=0.8, action_on_violation="block", abstention_response="Ask HR.")
     for stream in (True, False):
         at = await bench(said(TRUE) if stream else whole(TRUE), given)
@@ -150,3 +148,32 @@ async def test_what_the_caller_reports_is_decided_before_the_call() -> None:
             assert body["choices"][0]["finish_reason"] == "content_filter"
         assert len(at.forwarded) == 0
         assert at.event.request.status == "blocked"
+
+
+SLIPPED = [
+    "Thank you for your question, leave permanent staff.",
+    "I hope this helps and receive annual leave days.",
+    "Contact us within 25 days.",
+    "Let's receive annual days of leave and 25 staff.",
+    "# Receive no annual leave",
+    "Annual leave is not covered by the policy.",
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("slipped", SLIPPED)
+async def test_claims_next_to_harmless_words_are_judged(slipped: str, stream: bool) -> None:
+    given = rules("block", max_unsupported_claims=0, action_on_violation="block")
+    text, finish, _ = await reply_to(f"{TRUE}\n\n{slipped}\n", given, stream=stream)
+    assert (slipped in text, finish) == (False, "content_filter")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_courtesies_around_a_true_statement_are_sent(stream: bool) -> None:
+    given = rules("block", max_unsupported_claims=0, action_on_violation="block")
+    answer = (
+        f"I'm sorry to hear that! {TRUE}\n\nLet me know if you need anything else, and get well soon!\n\n"
+        "Kind regards,\nHR Team"
+    )
+    text, finish, _ = await reply_to(answer, given, stream=stream)
+    assert (text, finish) == (answer, "stop")

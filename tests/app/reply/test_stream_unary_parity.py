@@ -1,4 +1,4 @@
-"""Streamed or not, a reply is judged and delivered the same."""
+"""Streamed or not, a reply is judged and delivered in the same way."""
 
 import json
 from itertools import pairwise
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.in_process_gateway import (
+from tests.support.gateways.in_process_gateway import (
     FALSE,
     TRUE,
     UNKNOWN,
@@ -57,7 +57,7 @@ RULES = st.sampled_from(
 
 @st.composite
 def replies(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """A reply, and the same in pieces."""
+    """A reply, and the same reply in pieces."""
     pairs = draw(st.lists(st.tuples(SENTENCES, GAPS), min_size=1, max_size=6))
     text = "".join(sentence + gap for sentence, gap in pairs)
     places = sorted({0, len(text), *draw(st.lists(st.integers(0, len(text)), max_size=8))})
@@ -70,9 +70,7 @@ def decisions(event: Any) -> list[tuple[str, str, str | None]]:
 
 @given(replies(), RULES)
 @settings(max_examples=1000)
-async def test_final_gives_what_the_unary_reply_gives(
-    reply: tuple[str, list[str]], rules: dict[str, Any] | None
-) -> None:
+async def test_final_mode_equals_the_unary_reply(reply: tuple[str, list[str]], rules: dict[str, Any] | None) -> None:
     text, pieces = reply
     policies = [] if rules is None else [policy(stream_mode="final", **rules)]
     streamed = await bench(sse(*(chunk({"content": piece}) for piece in pieces), chunk({}, "stop")), *policies)
@@ -88,7 +86,7 @@ async def test_final_gives_what_the_unary_reply_gives(
 
 @given(replies(), RULES)
 @settings(max_examples=300)
-async def test_hold_does_not_depend_on_the_cuts(reply: tuple[str, list[str]], rules: dict[str, Any] | None) -> None:
+async def test_chunking_does_not_change_hold_mode(reply: tuple[str, list[str]], rules: dict[str, Any] | None) -> None:
     text, pieces = reply
     policies = [] if rules is None else [policy(**rules)]
     cut = await bench(sse(*(chunk({"content": piece}) for piece in pieces), chunk({}, "stop")), *policies)
@@ -103,7 +101,7 @@ async def test_hold_does_not_depend_on_the_cuts(reply: tuple[str, list[str]], ru
 
 @given(replies(), RULES)
 @settings(max_examples=200)
-async def test_nothing_of_a_withheld_sentence_is_in_the_stream(
+async def test_withheld_sentence_is_nowhere_in_the_stream(
     reply: tuple[str, list[str]], rules: dict[str, Any] | None
 ) -> None:
     if rules is None or not {"contradiction_action", "unverifiable_action"} & set(rules):

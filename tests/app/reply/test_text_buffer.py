@@ -1,4 +1,4 @@
-"""Held text comes out in the order and the frames in which it came, each token with the text that it spells."""
+"""Held text is released in its original order and frames, each token with its own text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def tokens_of(slices: Sequence[TextSlice]) -> list[list[str]]:
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), max_size=8), st.lists(st.integers(0, 40), max_size=6))
-def test_the_slices_joined_are_the_text_in_the_frames_it_came_in(texts: list[str], ends: list[int]) -> None:
+def test_slices_add_up_to_the_text_in_its_frames(texts: list[str], ends: list[int]) -> None:
     buffer = TextBuffer()
     for text in texts:
         buffer.add(delta(text))
@@ -35,14 +35,14 @@ def test_the_slices_joined_are_the_text_in_the_frames_it_came_in(texts: list[str
     assert buffer.rest == ""
 
 
-def test_a_token_goes_with_its_text() -> None:
+def test_token_is_kept_with_its_text() -> None:
     buffer = TextBuffer()
     buffer.add(delta("One. Two.", "One", ".", " Two", "."))
     assert tokens_of(buffer.cut(4)) == [["One", "."]]
     assert tokens_of(buffer.cut()) == [[" Two", "."]]
 
 
-def test_a_token_across_the_cut_goes_with_neither_side_unless_only_white_space_lies_beyond() -> None:
+def test_token_across_a_cut_is_dropped_unless_the_rest_is_white_space() -> None:
     buffer = TextBuffer()
     buffer.add(delta("One. Two.", "One. ", "Two."))
     assert tokens_of(buffer.cut(4)) == [["One. "]]
@@ -52,7 +52,7 @@ def test_a_token_across_the_cut_goes_with_neither_side_unless_only_white_space_l
     assert tokens_of(buffer.cut()) == [["o."]]
 
 
-def test_tokens_without_text_leave_with_what_follows() -> None:
+def test_tokens_without_text_are_sent_with_the_following_text() -> None:
     buffer = TextBuffer()
     buffer.add(delta("", "\\xf0\\x9f"))
     buffer.add(delta("😀", "\\x98\\x80"))

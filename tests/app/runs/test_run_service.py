@@ -1,9 +1,9 @@
-"""Runs over each kind of database: what several workers do at once, and what happens when something is away."""
+"""The run service on SQLite and PostgreSQL, with concurrent workers and with unavailable components."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from app.db.tables import policy_versions
 from app.db.tables import runs as runs_table
 from app.errors import RunError
 from app.events.recorder import RequestRecorder
-from app.events.records import RecordedRequest, RequestEvent
 from app.policy_admin.policy_document import parse_document
 from app.policy_admin.policy_store import PolicyStore
 from app.runs.run_service import RunService
 from app.settings import Settings
 from judges.types import Chunk
+from tests.support.gateways.in_process_gateway import Events
 
 pytestmark = pytest.mark.anyio
 
@@ -30,14 +30,6 @@ REPORT: dict[str, Any] = {
     "unsupported_claims": [],
     "output_confidence": None,
 }
-
-
-@dataclass
-class Events:
-    written: list[RequestEvent] = field(default_factory=list)
-
-    async def append(self, record: RecordedRequest) -> None:
-        self.written.append(record.event())
 
 
 @dataclass
@@ -81,7 +73,7 @@ async def make_policy(worker: Worker, category: str, **rules: Any) -> str:
     return made.id
 
 
-async def test_two_workers_that_record_at_once_lose_nothing(open_worker: Callable[[], Any]) -> None:
+async def test_concurrent_workers_lose_no_step(open_worker: Callable[[], Any]) -> None:
     async with open_worker() as first, open_worker() as second:
         run_id = (await first.runs.start(agent=None)).run.run_id
         async with asyncio.TaskGroup() as group:
@@ -94,7 +86,7 @@ async def test_two_workers_that_record_at_once_lose_nothing(open_worker: Callabl
     assert cited == sorted(f"source {number}" for number in range(12))
 
 
-async def test_of_two_workers_that_complete_a_run_at_once_one_does(open_worker: Callable[[], Any]) -> None:
+async def test_only_one_of_two_concurrent_completions_wins(open_worker: Callable[[], Any]) -> None:
     async with open_worker() as first, open_worker() as second:
         run_id = (await first.runs.start(agent=None)).run.run_id
         ends = await asyncio.gather(
@@ -104,7 +96,7 @@ async def test_of_two_workers_that_complete_a_run_at_once_one_does(open_worker: 
     assert (error.status, error.code) == (409, "run_completed")
 
 
-async def test_a_document_one_too_many_is_found_whichever_worker_took_the_others(
+async def test_surplus_document_is_found_across_workers(
     open_worker: Callable[[], Any],
 ) -> None:
     async with open_worker() as first, open_worker() as second:
@@ -116,7 +108,7 @@ async def test_a_document_one_too_many_is_found_whichever_worker_took_the_others
     assert sorted(one.outcome.action.value for one in taken) == ["allow", "allow", "allow", "block"]
 
 
-async def test_a_worker_that_does_not_know_a_policy_yet_judges_by_it_all_the_same(
+async def test_worker_judges_by_a_policy_it_has_not_loaded_yet(
     open_worker: Callable[[], Any],
 ) -> None:
     async with open_worker() as first, open_worker() as second:
@@ -128,7 +120,7 @@ async def test_a_worker_that_does_not_know_a_policy_yet_judges_by_it_all_the_sam
     assert (decision["policy_id"], decision["action"]) == (policy_id, "block")
 
 
-async def test_a_run_whose_policy_can_no_longer_be_read_goes_no_further(open_worker: Callable[[], Any]) -> None:
+async def test_run_with_an_unreadable_policy_stops(open_worker: Callable[[], Any]) -> None:
     async with open_worker() as first, open_worker() as second:
         policy_id = await make_policy(first, "retrieval")
         run_id = (await first.runs.start(agent=None)).run.run_id
@@ -143,7 +135,7 @@ async def test_a_run_whose_policy_can_no_longer_be_read_goes_no_further(open_wor
             await second.runs.get(run_id)
 
 
-async def test_the_steps_of_a_run_go_with_it(open_worker: Callable[[], Any]) -> None:
+async def test_steps_are_deleted_with_their_run(open_worker: Callable[[], Any]) -> None:
     async with open_worker() as worker:
         run_id = (await worker.runs.start(agent=None)).run.run_id
         async with worker.database.write() as connection:
@@ -152,7 +144,7 @@ async def test_the_steps_of_a_run_go_with_it(open_worker: Callable[[], Any]) -> 
             await worker.runs.record_grounding(run_id, REPORT)
 
 
-async def test_characters_that_a_database_refuses_do_not_cost_the_step(open_worker: Callable[[], Any]) -> None:
+async def test_characters_that_databases_reject_do_not_lose_the_step(open_worker: Callable[[], Any]) -> None:
     async with open_worker() as worker:
         run_id = (await worker.runs.start(agent="a\0", model="m\0")).run.run_id
         await worker.runs.record_grounding(run_id, report("a\0b"))
@@ -161,7 +153,20 @@ async def test_characters_that_a_database_refuses_do_not_cost_the_step(open_work
     assert view.steps[1].data["citations"] == ["a\N{REPLACEMENT CHARACTER}b"]
 
 
-async def test_while_the_database_is_away_requests_are_ruled_by_the_policies_in_force(tmp_path: Path) -> None:
+async def test_model_scope_matches_the_names_at_the_upstreams(open_worker: Callable[[], Any]) -> None:
+    async with open_worker() as worker:
+        scoped = {"name": "age", "category": "retrieval", "rules": {}, "scope": {"models": ["real-*"]}}
+        await worker.policies.create(parse_document(scoped))
+        worker.runs.names_of = lambda model: (model, "real-1") if model == "fast" else model
+        actions = {}
+        for model in ("fast", "slow", "real-2"):
+            run_id = (await worker.runs.start(agent=None, model=model)).run.run_id
+            stale = document(relevance_score=0.9, age_days=400.0)
+            actions[model] = (await worker.runs.record_document(run_id, stale)).outcome.action
+    assert actions == {"fast": "block", "slow": "allow", "real-2": "block"}
+
+
+async def test_current_policies_apply_while_the_database_is_unavailable(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path}/missing/groundlane.db")
     store = PolicyStore(database)
     runs = RunService(
@@ -173,7 +178,7 @@ async def test_while_the_database_is_away_requests_are_ruled_by_the_policies_in_
     await database.aclose()
 
 
-async def test_a_request_that_ends_after_its_run_keeps_its_reply(
+async def test_request_that_outlasts_its_run_keeps_its_reply(
     open_worker: Callable[[], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with open_worker() as worker:

@@ -1,4 +1,4 @@
-"""What a run was told, put together: whatever the order, the same."""
+"""The record of a run doesn't depend on the order of its steps."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.runs.decisions import decide_completion
 from app.runs.steps import RunRecord, RunStep, StepKind, citation_json, claim_json, document_json, texts_of, with_texts
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Source, Span
-from policies.engine import PolicySet, decision_to_dict
+from policies.policy_selection import PolicySet, decision_to_dict
 from policies.registry import parse_rules
 from policies.types import Citation, Policy
 
@@ -24,7 +24,7 @@ def steps_of(told: Sequence[tuple[StepKind, Mapping[str, Any]]]) -> list[RunStep
 
 def retrieval(**values: Any) -> tuple[StepKind, Mapping[str, Any]]:
     chunk = Chunk(**{"id": "", "text": "", **values})
-    return StepKind.RETRIEVAL, {"document": document_json(chunk, RUN)}
+    return StepKind.RETRIEVAL, {"document": document_json(chunk, RUN, keep_text=False)}
 
 
 def verdict(text: str, label: Label, *, sentence: int = 0, document: int = 0) -> ClaimVerdict:
@@ -49,9 +49,9 @@ def call(
 ) -> tuple[StepKind, Mapping[str, Any]]:
     return StepKind.CALL, {
         "request_id": name,
-        "documents": [document_json(chunk, RUN) for chunk in documents],
+        "documents": [document_json(chunk, RUN, keep_text=False) for chunk in documents],
         "claims": [claim_json(claim) for claim in claims],
-        "found_citations": [citation_json(citation) for citation in citations],
+        "found_citations": [citation_json(citation, RUN, keep_text=True) for citation in citations],
         "sentences": sentences,
         **reported,
     }
@@ -96,7 +96,7 @@ def policies(**rules: Any) -> PolicySet:
 
 
 def facts(recorded: RunRecord) -> dict[str, Any]:
-    """What is decided at the end, without what only tells where in the run something stands."""
+    """The decision at the end, without values that depend on positions in the run."""
     ruled = policies(
         min_citations=3, max_unsupported_claims=1, abstention_threshold=0.5, max_unverifiable_ratio=0.2,
         require_source_grounding=True,
@@ -116,7 +116,7 @@ def facts(recorded: RunRecord) -> dict[str, Any]:
 
 
 @given(told, st.randoms(use_true_random=False))
-def test_the_order_of_reports_and_requests_changes_nothing(
+def test_order_of_reports_and_requests_does_not_matter(
     parts: list[tuple[StepKind, Mapping[str, Any]]], random: Any
 ) -> None:
     mixed = list(parts)
@@ -125,7 +125,7 @@ def test_the_order_of_reports_and_requests_changes_nothing(
 
 
 @given(told, told)
-def test_a_further_step_takes_nothing_away(
+def test_further_step_removes_nothing(
     before: list[tuple[StepKind, Mapping[str, Any]]], after: list[tuple[StepKind, Mapping[str, Any]]]
 ) -> None:
     first, whole = RunRecord.of(steps_of(before)), RunRecord.of(steps_of([*before, *after]))
@@ -136,12 +136,12 @@ def test_a_further_step_takes_nothing_away(
         assert whole.output_confidence <= first.output_confidence
 
 
-def test_documents_that_are_recorded_one_by_one_each_count() -> None:
+def test_documents_recorded_one_by_one_each_count() -> None:
     recorded = RunRecord.of(steps_of([retrieval(id="1", source="a"), retrieval(id="1", source="a")]))
     assert recorded.counts["documents"] == 2
 
 
-def test_a_document_of_a_request_that_is_known_is_not_counted_again() -> None:
+def test_document_of_a_known_request_is_not_counted_again() -> None:
     other = Chunk(id="a", text="Another text.", source="a.pdf")
     recorded = RunRecord.of(
         steps_of(
@@ -159,7 +159,7 @@ def test_a_document_of_a_request_that_is_known_is_not_counted_again() -> None:
     assert (claim.best_source.document_index, dict(claim.support)) == (0, {0: 0.9})
 
 
-def test_sentences_of_several_requests_are_told_apart() -> None:
+def test_sentences_of_several_requests_are_distinguished() -> None:
     claims = [verdict("x", Label.SUPPORTED, sentence=1)]
     cited = [Citation(marker="[1]", document_index=0, sentence_index=1)]
     recorded = RunRecord.of(steps_of([call("1", [A], claims, cited, 2), call("2", [A], claims, cited, 2)]))
@@ -167,7 +167,7 @@ def test_sentences_of_several_requests_are_told_apart() -> None:
     assert [citation.sentence_index for citation in recorded.citations] == [1, 3]
 
 
-def test_a_verdict_comes_back_as_policies_need_it() -> None:
+def test_verdict_is_restored_for_policies() -> None:
     given_verdict = verdict("Staff receive 25 days.", Label.CONTRADICTED)
     (found,) = RunRecord.of(steps_of([call("1", [A], [given_verdict])])).claims
     assert (found.label, found.entailed, found.contradicted) == (Label.CONTRADICTED, 0.1, 0.9)
@@ -176,7 +176,7 @@ def test_a_verdict_comes_back_as_policies_need_it() -> None:
     assert (found.best_source.source, found.best_source.score, found.best_source.span) == ("a.pdf", 0.9, Span(3, 9))
 
 
-def test_texts_of_a_step_can_be_changed_and_the_rest_stays() -> None:
+def test_texts_of_a_step_can_be_replaced_alone() -> None:
     _, data = call("1", [A], [verdict("It rains.", Label.SUPPORTED)], unsupported_claims=["It snows."])
     assert texts_of(data) == ["It snows.", "It rains."]
     less = with_texts(data, lambda text: text.upper())
@@ -187,8 +187,8 @@ def test_texts_of_a_step_can_be_changed_and_the_rest_stays() -> None:
     assert texts_of(with_texts(data, lambda _: None)) == ["", ""]
 
 
-def test_a_documents_text_is_not_kept_and_its_digest_is_the_runs_own() -> None:
-    kept = document_json(A, "run_1")
+def test_document_text_is_not_stored_and_its_digest_is_per_run() -> None:
+    kept = document_json(A, "run_1", keep_text=False)
     assert "25 days" not in str(kept)
-    assert kept["digest"] != document_json(A, "run_2")["digest"]
-    assert "digest" not in document_json(Chunk(id="a", text=""), "run_1")
+    assert kept["digest"] != document_json(A, "run_2", keep_text=False)["digest"]
+    assert "digest" not in document_json(Chunk(id="a", text=""), "run_1", keep_text=True)

@@ -1,4 +1,4 @@
-"""Checks without a gateway give the gateway's answers, by the settings alone."""
+"""Checks without a gateway give the same results as the gateway, from the settings alone."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from app.settings import Settings, SettingsError
 from app.text_checks.standalone import StandaloneChecks
 from judges.testing import ScriptedJudge, contradicts, entails
 from judges.types import Label
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 from tests.system.e2e.conftest import gateway, shared_gateway
 
 __all__ = ["gateway", "shared_gateway"]
@@ -53,7 +53,9 @@ async def checks(tmp_path: Path) -> AsyncIterator[StandaloneChecks]:
         {**BODY, "options": {"mood": "good"}},
     ],
 )
-async def test_it_answers_as_the_gateway_does(checks: StandaloneChecks, gateway: Gateway, body: dict[str, Any]) -> None:
+async def test_standalone_check_answers_like_the_gateway(
+    checks: StandaloneChecks, gateway: Gateway, body: dict[str, Any]
+) -> None:
     gateway.judge.labels = {"boat": Label.CONTRADICTED}
     with gateway.call(body, path="/v1/grounding/check") as call:
         expected = json.loads(call.read_all())
@@ -61,7 +63,7 @@ async def test_it_answers_as_the_gateway_does(checks: StandaloneChecks, gateway:
     assert (status, shape(answer)) == (call.status, shape(expected))
 
 
-async def test_a_policy_of_the_file_is_known_by_its_name(checks: StandaloneChecks) -> None:
+async def test_policy_of_the_file_is_found_by_name(checks: StandaloneChecks) -> None:
     status, answer = await checks.answer({**BODY, "policy": "strict"})
     blocking = {one["reason_code"] for one in answer["decisions"] if one["action"] == "block"}
     assert (status, answer["action"], "GROUNDING_CONTRADICTION" in blocking) == (200, "block", True)
@@ -70,13 +72,13 @@ async def test_a_policy_of_the_file_is_known_by_its_name(checks: StandaloneCheck
     assert "not in force" in answer["error"]["message"]
 
 
-async def test_an_unknown_judge_is_a_bad_setting() -> None:
+async def test_unknown_judge_is_a_settings_error() -> None:
     with pytest.raises(SettingsError, match="GROUNDLANE_JUDGE"):
         StandaloneChecks.open(Settings(_env_file=None, judge="oracle:delphi"))
 
 
 def shape(answer: Any) -> Any:
-    """What does not change from one check to the next."""
+    """The values that are the same in every check."""
     if "error" in answer:
         return answer
     return {

@@ -1,4 +1,4 @@
-"""One connection: what goes out and comes in on it, what makes either side wait, and what ends it."""
+"""One connection: sending, receiving, backpressure, and closing."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from tests.support.upstream_client import HEAD, STREAM, Answer, Server, client, loops, says, serving, until
+from tests.support.gateways.upstream_client import HEAD, STREAM, Answer, Server, client, loops, says, serving, until
 
 pytestmark = [pytest.mark.anyio, loops]
 
@@ -32,14 +32,33 @@ def head_of(reply: bytes) -> bytes:
         ("GET", b"103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 204 No Content", 204),
     ],
 )
-async def test_an_answer_without_a_body_leaves_its_connection_for_the_next(
-    method: str, reply: bytes, status: int
-) -> None:
+async def test_response_without_a_body_leaves_its_connection_reusable(method: str, reply: bytes, status: int) -> None:
     async with serving(says(head_of(reply))) as server, client() as http:
         for _ in range(3):
             response = await http.request(method, server.url)
             assert (response.status_code, response.content) == (status, b"")
     assert server.connections == 1
+
+
+@pytest.mark.parametrize("length", [b"content-length: 4", b"transfer-encoding: chunked"])
+async def test_body_of_a_204_does_not_reach_the_next_response(length: bytes) -> None:
+    asked: list[int] = []
+    received = asyncio.Event()
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        asked.append(1)
+        if len(asked) > 1:
+            writer.write(HEAD + b"ok")
+            return
+        writer.write(head_of(b"204 No Content\r\n" + length))
+        await received.wait()
+        writer.write(b"body")
+
+    async with serving(answer) as server, client() as http:
+        assert (await http.get(server.url)).status_code == 204
+        received.set()
+        assert (await http.get(server.url)).text == "ok"
+    assert server.connections == 2
 
 
 @pytest.mark.parametrize(
@@ -51,7 +70,7 @@ async def test_an_answer_without_a_body_leaves_its_connection_for_the_next(
     ],
     ids=["close", "http/1.0", "a second answer"],
 )
-async def test_what_is_not_followed_by_another_request_is_closed(reply: bytes) -> None:
+async def test_connection_not_to_be_reused_is_closed(reply: bytes) -> None:
     async with serving(says(reply)) as server, client() as http:
         for _ in range(2):
             assert (await http.get(server.url)).text == "ok"
@@ -61,14 +80,14 @@ async def test_what_is_not_followed_by_another_request_is_closed(reply: bytes) -
 
 
 @pytest.mark.parametrize("rest", [b" garbage", b"\0"])
-async def test_an_answer_with_garbage_behind_it_is_refused_and_its_connection_closed(rest: bytes) -> None:
+async def test_garbage_after_a_response_closes_the_connection(rest: bytes) -> None:
     async with serving(says(HEAD + b"ok" + rest)) as server, client() as http:
         with pytest.raises(httpx.RemoteProtocolError):
             await http.post(server.url)
         await asyncio.wait_for(server.gone.wait(), 5)
 
 
-async def test_an_answer_that_nobody_asked_for_is_given_to_nobody() -> None:
+async def test_unsolicited_response_is_never_delivered() -> None:
     unasked = asyncio.Event()
 
     async def answer(writer: asyncio.StreamWriter) -> None:
@@ -85,7 +104,7 @@ async def test_an_answer_that_nobody_asked_for_is_given_to_nobody() -> None:
         assert server.connections > 1
 
 
-async def test_a_body_may_end_with_its_connection() -> None:
+async def test_body_can_end_with_its_connection() -> None:
     async def answer(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of ")
         writer.write(b"it")
@@ -95,7 +114,7 @@ async def test_a_body_may_end_with_its_connection() -> None:
         assert (await http.get(server.url)).text == "all of it"
 
 
-async def test_what_came_before_a_connection_broke_is_read_first() -> None:
+async def test_data_before_a_lost_connection_is_read_first() -> None:
     async def answer(writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM + b"5\r\nfirst\r\n3\r\nha")
         writer.close()
@@ -107,7 +126,7 @@ async def test_what_came_before_a_connection_broke_is_read_first() -> None:
 
 
 async def rest_of(body: AsyncIterator[bytes]) -> tuple[bytes, type[Exception] | None]:
-    """What comes, and the error that ends it."""
+    """The received data, and the error that ends it."""
     got = b""
     try:
         async for data in body:
@@ -117,7 +136,7 @@ async def rest_of(body: AsyncIterator[bytes]) -> tuple[bytes, type[Exception] | 
     return got, None
 
 
-async def test_a_body_comes_piece_by_piece() -> None:
+async def test_body_is_delivered_in_pieces() -> None:
     more = asyncio.Event()
 
     async def answer(writer: asyncio.StreamWriter) -> None:
@@ -133,7 +152,7 @@ async def test_a_body_comes_piece_by_piece() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 64 * 1024, 64 * 1024 + 1, 5 * MIB])
-async def test_a_whole_body_of_any_size_goes_out(size: int) -> None:
+async def test_whole_body_of_any_size_is_sent(size: int) -> None:
     async with serving(says(HEAD, b"ok")) as server, client() as http:
         for _ in range(2):
             await http.post(server.url, content=b"x" * size)
@@ -144,7 +163,7 @@ async def test_a_whole_body_of_any_size_goes_out(size: int) -> None:
 
 
 async def flooded(writer: asyncio.StreamWriter) -> int:
-    """How much of a long answer the peer has taken, when it takes no more."""
+    """How much of a long answer the peer has read when it stops reading."""
     total = 64 * MIB
     writer.write(LONG % total)
     piece = b"x" * 65_536
@@ -157,7 +176,7 @@ async def flooded(writer: asyncio.StreamWriter) -> int:
     return taken
 
 
-async def test_an_answer_that_is_not_read_makes_the_upstream_wait_and_not_time_out() -> None:
+async def test_unread_response_applies_back_pressure_without_a_timeout() -> None:
     taken: list[int] = []
     waits = asyncio.Event()
 
@@ -170,13 +189,13 @@ async def test_an_answer_that_is_not_read_makes_the_upstream_wait_and_not_time_o
         body = response.aiter_raw()
         first = len(await anext(body))
         await asyncio.wait_for(waits.wait(), 20)
-        assert taken[0] < 32 * MIB  # what the kernel keeps, and no more than a little of ours
+        assert taken[0] < 32 * MIB  # the kernel's buffers and a little of ours
         rest, error = await rest_of(body)
     assert first + len(rest) >= taken[0] - 65_536
-    assert error is httpx.ReadTimeout  # once all was read that the upstream sent, it is the one that is silent
+    assert error is httpx.ReadTimeout  # once all sent data was read, the upstream is silent
 
 
-async def test_an_upload_waits_for_an_upstream_that_reads_slowly() -> None:
+async def test_upload_waits_for_a_slow_upstream() -> None:
     given = 0
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -191,7 +210,7 @@ async def test_an_upload_waits_for_an_upstream_that_reads_slowly() -> None:
     assert given < 32 * MIB
 
 
-async def test_an_upload_goes_on_when_the_upstream_reads_on() -> None:
+async def test_upload_resumes_when_the_upstream_reads_on() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(128):
             yield b"x" * 65_536
@@ -212,7 +231,7 @@ async def test_an_upload_goes_on_when_the_upstream_reads_on() -> None:
 
 @contextlib.asynccontextmanager
 async def stuck() -> AsyncIterator[Server]:
-    """A server that takes connections and reads nothing."""
+    """A server that accepts connections and reads nothing."""
     leave = asyncio.Event()
 
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -228,7 +247,7 @@ async def stuck() -> AsyncIterator[Server]:
         listening.close()
 
 
-async def test_an_answer_ends_an_upload_that_has_more_to_send() -> None:
+async def test_response_ends_an_unfinished_upload() -> None:
     refused = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -257,9 +276,7 @@ async def test_an_answer_ends_an_upload_that_has_more_to_send() -> None:
 @pytest.mark.parametrize(
     ("reply", "status"), [(b"HTTP/1.1 413 Large\r\ncontent-length: 2\r\n\r\nno", 413), (b"", None)]
 )
-async def test_an_answer_or_the_end_is_not_waited_for_until_there_is_more_to_send(
-    reply: bytes, status: int | None
-) -> None:
+async def test_response_is_read_before_the_upload_ends(reply: bytes, status: int | None) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"first"
         await asyncio.Event().wait()
@@ -281,7 +298,7 @@ async def test_an_answer_or_the_end_is_not_waited_for_until_there_is_more_to_sen
     listening.close()
 
 
-async def test_an_upload_that_fails_ends_its_connection() -> None:
+async def test_failed_upload_closes_its_connection() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"first"
         raise RuntimeError("the client went away")
@@ -296,8 +313,8 @@ async def test_an_upload_that_fails_ends_its_connection() -> None:
 # Time
 
 
-async def test_an_upload_that_fails_while_nobody_waits_any_more_is_nobodys_fault() -> None:
-    """As when a client goes away: its body breaks off, and its request is cancelled."""
+async def test_upload_failure_after_the_response_is_ignored() -> None:
+    """When a client disconnects, its body breaks off, and its request is cancelled."""
     told: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: told.append(context))
@@ -320,7 +337,7 @@ async def test_an_upload_that_fails_while_nobody_waits_any_more_is_nobodys_fault
     assert told == []
 
 
-async def test_bytes_that_are_none_of_the_body_do_not_count_as_its_first() -> None:
+async def test_bytes_outside_the_body_do_not_count_as_the_first_byte() -> None:
     async def drips(writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM + b"2")
         with contextlib.suppress(ConnectionError):
@@ -335,7 +352,7 @@ async def test_bytes_that_are_none_of_the_body_do_not_count_as_its_first() -> No
         await asyncio.wait_for(server.gone.wait(), 5)
 
 
-async def test_a_body_may_take_longer_than_any_of_its_silences() -> None:
+async def test_total_time_may_exceed_the_silence_limit() -> None:
     async def slowly(writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM)
         for _ in range(6):
@@ -347,7 +364,7 @@ async def test_a_body_may_take_longer_than_any_of_its_silences() -> None:
         assert (await http.get(server.url)).text == "xxxxxx"
 
 
-async def test_time_runs_for_each_request_anew() -> None:
+async def test_timeouts_restart_with_each_request() -> None:
     async def slowly(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.15)
         writer.write(HEAD + b"ok")
@@ -379,7 +396,7 @@ async def test_cancelling_at_any_point_closes_the_connection(answer: Answer) -> 
         await asyncio.wait_for(server.gone.wait(), 5)
 
 
-async def test_closing_a_reply_ends_the_wait_of_who_reads_it() -> None:
+async def test_closing_a_reply_ends_a_pending_read() -> None:
     async with serving(stalls) as server, client() as http, http.stream("GET", server.url) as response:
         body = aiter(response.stream)
         assert await anext(body) == b"ok"
@@ -392,7 +409,7 @@ async def test_closing_a_reply_ends_the_wait_of_who_reads_it() -> None:
         await response.aclose()
 
 
-async def test_a_reply_that_was_not_read_is_here_after_its_connection_went_on() -> None:
+async def test_buffered_reply_survives_reuse_of_its_connection() -> None:
     async with serving(says(HEAD, b"ok")) as server, client() as http, http.stream("GET", server.url) as first:
         while True:
             await asyncio.sleep(0.01)

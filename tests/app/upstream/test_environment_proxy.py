@@ -1,4 +1,4 @@
-"""Through the proxies of the environment: httpx's client, with our targets, times and errors."""
+"""Proxies set in the environment: httpx's behaviour, with our targets, time limits and errors."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.upstream_client import HEAD, STREAM, Answer, client, says, serving
-from tests.system.faults.certificates import Authority
+from tests.support.gateways.upstream_client import HEAD, STREAM, Answer, client, says, serving
+from tests.system.faults.support.certificates import Authority
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ TARGET = b"/v1/x%2Fy?a=%e4,b"
 
 @contextlib.asynccontextmanager
 async def tunnel() -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A proxy that connects to where CONNECT says, and the first lines of what it was asked."""
+    """A proxy that connects to the address in CONNECT, and the first lines of the requests it received."""
     asked: list[bytes] = []
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -48,7 +48,7 @@ def no_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "other.test")
 
 
-async def test_a_target_goes_through_a_proxy_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_through_a_proxy_keeps_its_target_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(says(HEAD, b"ok")) as proxy, client(from_env=True) as http:
         monkeypatch.setenv("http_proxy", proxy.url)
         response = await http.post("http://up.test", content=b"{}", extensions={"target": TARGET})
@@ -57,7 +57,7 @@ async def test_a_target_goes_through_a_proxy_byte_by_byte(monkeypatch: pytest.Mo
     assert proxy.bodies == [b"{}"]
 
 
-async def test_a_target_goes_through_a_tunnel_byte_by_byte(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_request_through_a_tunnel_keeps_its_target_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     trusting = ssl.create_default_context(cafile=authority.root)
     async with (
@@ -93,13 +93,13 @@ async def test_silence_is_timed_through_a_proxy(
             await http.get("http://up.test")
 
 
-async def test_a_late_first_byte_may_be_followed_by_a_short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_byte_limit_may_exceed_the_silence_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(slow_body) as proxy, client(from_env=True, between_bytes=0.2) as http:
         monkeypatch.setenv("http_proxy", proxy.url)
         assert (await http.get("http://up.test")).text == "ok"
 
 
-async def test_an_upload_streams_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_upload_streams_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"first,"
         yield b"second"
@@ -111,7 +111,7 @@ async def test_an_upload_streams_through_a_proxy(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "socks5://127.0.0.1:1", "http://127.0.0.1:1"])
-async def test_a_proxy_that_cannot_be_used_is_a_connect_error(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+async def test_unusable_proxy_is_a_connect_error(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("http_proxy", proxy)
     async with client(from_env=True) as http:
         with pytest.raises(httpx.ConnectError):

@@ -1,8 +1,8 @@
-"""The paths beside the governed ones: open, listed, or refused, and no spelling that makes one another."""
+"""Ungoverned paths: open, listed, or rejected, in any spelling."""
 
 import pytest
 
-from app.errors import InvalidRequestError, UngovernedPathError
+from app.errors import InvalidRequestError, MethodNotAllowedError, UngovernedPathError
 from app.upstream import OpenPaths
 from app.upstream.open_paths import GOVERNED
 
@@ -28,6 +28,10 @@ CLOSED = [
     "/files;v=1",
     "/%66iles",
     "/models@host",
+    "/audio/chat/completions",
+    "/images/responses",
+    "/embeddings/chat/completions",
+    "/rerank/messages",
 ]
 EVASIONS = [
     "/files/../chat/completions",
@@ -58,13 +62,13 @@ EVASIONS = [
     ["/models", "/models/", "/models/org%2Fname", "/embeddings", "/moderations", "/rerank", "/files/f-1/content",
      "/uploads/u/parts", "/images/generations", "/audio/speech", "/vector_stores/vs/search"],
 )  # fmt: skip
-def test_paths_that_write_no_reply_are_open(path: str) -> None:
+def test_paths_without_generated_replies_are_open(path: str) -> None:
     OpenPaths().check("GET", path)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 @pytest.mark.parametrize("path", CLOSED)
-def test_every_other_path_is_closed_and_says_what_opens_it(method: str, path: str) -> None:
+def test_other_paths_are_closed_and_the_error_names_the_setting(method: str, path: str) -> None:
     with pytest.raises(UngovernedPathError, match="GROUNDLANE_PASSTHROUGH") as refused:
         OpenPaths().check(method, path)
     assert (refused.value.status, refused.value.code) == (403, "UNGOVERNED_PATH")
@@ -72,14 +76,14 @@ def test_every_other_path_is_closed_and_says_what_opens_it(method: str, path: st
 
 @pytest.mark.parametrize("listed", [None, "*", "files*", "v1/*"])
 @pytest.mark.parametrize("path", EVASIONS)
-def test_no_path_passes_for_another_one(path: str, listed: str | None) -> None:
+def test_no_path_is_mistaken_for_another(path: str, listed: str | None) -> None:
     with pytest.raises(InvalidRequestError):
         OpenPaths(listed).check("POST", path)
 
 
 @pytest.mark.parametrize("governed", sorted(GOVERNED))
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-def test_a_listed_path_never_leads_to_a_governed_one(method: str, governed: str) -> None:
+def test_listed_path_never_leads_to_a_governed_one(method: str, governed: str) -> None:
     first = governed[0]
     for path in (
         f"/{governed}",
@@ -98,7 +102,7 @@ def test_a_listed_path_never_leads_to_a_governed_one(method: str, governed: str)
             OpenPaths("*").check(method, path)
 
 
-def test_models_only_read() -> None:
+def test_models_are_read_only() -> None:
     for method in ("GET", "HEAD", "DELETE"):
         OpenPaths().check(method, "/models/m")
     with pytest.raises(UngovernedPathError):
@@ -123,7 +127,7 @@ def test_models_only_read() -> None:
         ("*", "/no/such/path", True),
     ],
 )
-def test_what_the_operator_lists_is_open(listed: str, path: str, open: bool) -> None:
+def test_paths_listed_by_the_operator_are_open(listed: str, path: str, open: bool) -> None:
     paths = OpenPaths(listed)
     assert paths.everything is (listed == "*")
     if open:
@@ -133,7 +137,7 @@ def test_what_the_operator_lists_is_open(listed: str, path: str, open: bool) -> 
             paths.check("POST", path)
 
 
-def test_stored_replies_are_read_only_where_that_is_listed() -> None:
-    with pytest.raises(UngovernedPathError):
+def test_stored_replies_are_readable_only_if_listed() -> None:
+    with pytest.raises(MethodNotAllowedError):
         OpenPaths().check("GET", "/chat/completions")
     OpenPaths("chat/completions").check("GET", "/chat/completions")

@@ -1,5 +1,5 @@
-"""What well-known servers send beside OpenAI's own, as they send it: without a policy all of it reaches the client,
-under a policy what the operator keeps, and the usage is recorded wherever it stands."""
+"""Fields that well-known servers add to OpenAI's, as they send them: without a policy all of them reach the client,
+and under a policy those that the operator keeps; usage is recorded wherever it is."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.in_process_gateway import TRUE, Bench, bench, frames, policy, text_of
+from tests.support.gateways.in_process_gateway import TRUE, Bench, bench, frames, policy, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ assert "".join(WORDS) == TRUE
 class Provider:
     """``frames`` are what it streams. ``kept`` names the fields that the client must find, and on how many chunks.
 
-    ``usage``: prompt and completion tokens as it reports them, if it does.
+    ``usage``: the reported prompt and completion tokens, if any.
     """
 
     name: str
@@ -213,9 +213,7 @@ async def run(provider: Provider, mode: str, keep_fields: str | None = KEPT) -> 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-async def test_what_a_provider_sends_and_the_operator_keeps_reaches_the_client_in_order(
-    provider: Provider, mode: str
-) -> None:
+async def test_kept_provider_fields_reach_the_client_in_order(provider: Provider, mode: str) -> None:
     got, _ = await run(provider, mode)
     if mode == "pass":
         assert got == provider.body()
@@ -234,7 +232,7 @@ async def test_what_a_provider_sends_and_the_operator_keeps_reaches_the_client_i
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-async def test_under_a_policy_a_field_that_is_not_openais_stays_behind(mode: str) -> None:
+async def test_provider_fields_are_left_out_under_a_policy(mode: str) -> None:
     for provider, names in ((LLAMA_CPP, ("timings",)), (OPENROUTER, ("provider", "native_finish_reason", "is_byok"))):
         got, _ = await run(provider, mode, keep_fields=None)
         assert text_of(frames(got)) == TRUE
@@ -243,7 +241,7 @@ async def test_under_a_policy_a_field_that_is_not_openais_stays_behind(mode: str
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-async def test_usage_is_recorded_wherever_it_stands(provider: Provider, mode: str) -> None:
+async def test_usage_is_recorded_in_any_position(provider: Provider, mode: str) -> None:
     _, at = await run(provider, mode)
     row = at.event.request
     assert (row.status, row.finish_reason, row.usage_estimated) == ("completed", "stop", provider.usage is None)
@@ -253,7 +251,7 @@ async def test_usage_is_recorded_wherever_it_stands(provider: Provider, mode: st
 
 @pytest.mark.parametrize("mode", MODES[1:])
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-async def test_the_last_usage_comes_once_and_after_all_text(provider: Provider, mode: str) -> None:
+async def test_final_usage_is_sent_once_after_all_text(provider: Provider, mode: str) -> None:
     got, _ = await run(provider, mode)
     chunks = [frame for frame in frames(got) if isinstance(frame, dict)]
     sent = [frame["usage"] for frame in provider.frames if isinstance(frame, dict) and frame.get("usage")]
@@ -267,7 +265,7 @@ async def test_the_last_usage_comes_once_and_after_all_text(provider: Provider, 
 
 @pytest.mark.parametrize("mode", MODES[1:])
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-async def test_the_finish_comes_once_with_the_summary(provider: Provider, mode: str) -> None:
+async def test_finish_is_sent_once_with_the_summary(provider: Provider, mode: str) -> None:
     got, _ = await run(provider, mode)
     ends = [
         frame
@@ -279,7 +277,7 @@ async def test_the_finish_comes_once_with_the_summary(provider: Provider, mode: 
 
 
 @pytest.mark.parametrize("provider", [VLLM, GEMINI], ids=lambda provider: provider.name)
-async def test_a_blocked_reply_ends_with_the_usage_that_came_so_far(provider: Provider) -> None:
+async def test_blocked_reply_ends_with_the_usage_so_far(provider: Provider) -> None:
     text = json.dumps(list(provider.frames)).replace("25", "40")
     at = await bench(
         replace(provider, frames=json.loads(text)).body(),
@@ -294,13 +292,13 @@ async def test_a_blocked_reply_ends_with_the_usage_that_came_so_far(provider: Pr
     assert (at.event.request.prompt_tokens, at.event.request.usage_estimated) == (21, False)
 
 
-async def test_azures_filter_results_stay_with_their_choices() -> None:
+async def test_azure_filter_results_stay_with_their_choices() -> None:
     got, _ = await run(AZURE, "hold")
     texts = [frame for frame in frames(got) if isinstance(frame, dict) and text_of([frame])]
     assert all(frame["choices"][0]["content_filter_results"] == FILTERS for frame in texts)
 
 
-async def test_openrouters_native_reason_stays_on_the_finish() -> None:
+async def test_openrouter_native_reason_stays_on_the_finish() -> None:
     got, _ = await run(OPENROUTER, "hold")
     reasons = [
         choice["native_finish_reason"]

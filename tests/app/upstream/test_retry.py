@@ -1,4 +1,4 @@
-"""What is tried again, how often, where and when; and that nothing else is."""
+"""Retries: which failures, how often, where and when."""
 
 import asyncio
 from base64 import b64encode
@@ -17,7 +17,7 @@ from app.config import UpstreamSpec
 from app.errors import GatewayError, InvalidRequestError, UnknownModelError, UpstreamConnectError, UpstreamTimeoutError
 from app.settings import UpstreamApi
 from app.upstream import BodyFormat, RoutedResponse, UpstreamClient, UpstreamRequest, decoded
-from app.upstream.request import Content
+from app.upstream.provider import Content
 from app.upstream.retry import pause, retry_after
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ REFUSED, LOST, SILENT = httpx.ConnectError, httpx.ReadError, httpx.ReadTimeout
 
 @dataclass
 class Network:
-    """Upstreams that answer by a script: for each host a list of steps, the last of which stands for all later ones."""
+    """Scripted upstreams: for each host a list of steps, the last of which is repeated."""
 
     script: dict[str, list[Step]]
     asked: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ def one(*steps: Step, **fields: Any) -> Bench:
 @pytest.mark.parametrize(
     "failure", [REFUSED, httpx.ConnectTimeout, LOST, httpx.RemoteProtocolError, 502, 503, 504, 529]
 )
-async def test_a_passing_failure_is_made_up_for(failure: Step) -> None:
+async def test_temporary_failure_is_retried(failure: Step) -> None:
     at = one(failure, failure, 200)
     assert (await at.send()).response.status_code == 200
     assert at.network.asked == ["a"] * 3
@@ -105,13 +105,13 @@ async def test_a_passing_failure_is_made_up_for(failure: Step) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 404, 422, 429, 500, 501])
-async def test_any_other_answer_is_the_answer(status: int) -> None:
+async def test_other_responses_are_final(status: int) -> None:
     at = one(status)
     assert (await at.send()).response.status_code == status
     assert (at.network.asked, at.pauses, at.observed) == (["a"], [], [])
 
 
-async def test_the_last_failure_is_what_the_client_gets() -> None:
+async def test_last_failure_is_returned_to_the_client() -> None:
     at = one(REFUSED, LOST, 503)
     assert (await at.send()).response.status_code == 503
     assert at.observed == ["connect", "connect"]
@@ -126,7 +126,7 @@ async def test_without_retries_there_is_one_attempt() -> None:
     assert (await at.send()).response.status_code == 503
 
 
-async def test_silence_is_not_asked_again() -> None:
+async def test_timeout_is_not_retried() -> None:
     at = one(SILENT, 200)
     with pytest.raises(UpstreamTimeoutError):
         await at.send()
@@ -134,14 +134,14 @@ async def test_silence_is_not_asked_again() -> None:
 
 
 @pytest.mark.parametrize(("failure", "attempts"), [(REFUSED, 3), (LOST, 1), (503, 1), (SILENT, 1)])
-async def test_what_must_not_happen_twice_is_sent_again_only_if_it_was_never_sent(failure: Step, attempts: int) -> None:
+async def test_non_idempotent_request_is_retried_only_if_it_was_never_sent(failure: Step, attempts: int) -> None:
     at = one(failure)
     with pytest.raises(GatewayError) if isinstance(failure, type) else capture_logs():
         await at.send(repeatable=False)
     assert at.network.asked == ["a"] * attempts
 
 
-async def test_a_body_that_has_passed_by_is_never_sent_again() -> None:
+async def test_streamed_body_is_never_sent_again() -> None:
     async def upload() -> AsyncIterator[bytes]:
         yield b"data"
 
@@ -151,7 +151,7 @@ async def test_a_body_that_has_passed_by_is_never_sent_again() -> None:
     assert at.network.asked == ["a"]
 
 
-async def test_a_429_is_an_answer_unless_configured_as_a_failure() -> None:
+async def test_429_is_final_unless_configured_as_a_failure() -> None:
     limited = httpx.Response(429, headers={"retry-after": "3"})
     at = one(limited, 200, retry_429=True)
     assert (await at.send()).response.status_code == 200
@@ -159,7 +159,7 @@ async def test_a_429_is_an_answer_unless_configured_as_a_failure() -> None:
     assert 3.0 < at.pauses[0] <= 3.25
 
 
-async def test_a_wait_beyond_the_cap_is_not_waited() -> None:
+async def test_retry_after_beyond_the_limit_is_not_waited_for() -> None:
     limited = httpx.Response(429, headers={"retry-after": "11"})
     at = one(limited, 200, retry_429=True)
     assert (await at.send()).response.status_code == 429
@@ -169,7 +169,7 @@ async def test_a_wait_beyond_the_cap_is_not_waited() -> None:
     assert at.network.asked == ["a", "b"]
 
 
-async def test_pauses_grow_stay_bounded_and_differ() -> None:
+async def test_pauses_grow_with_jitter_within_bounds() -> None:
     at = one(503, retries=10)
     await at.send()
     assert len(at.pauses) == 10
@@ -179,7 +179,7 @@ async def test_pauses_grow_stay_bounded_and_differ() -> None:
     assert len({pause(5, 0) for _ in range(20)}) > 1
 
 
-async def test_a_failed_upstream_is_stood_in_for_with_the_other_ones_model() -> None:
+async def test_fallback_is_called_with_its_own_model() -> None:
     at = bench(
         {"a": [503], "b": [REFUSED], "c": [200]},
         [spec("a", retries=1, fallback=("b", "c")), spec("b", retries=0), spec("c", alias={"m": "c-m"})],
@@ -197,18 +197,18 @@ async def test_a_failed_upstream_is_stood_in_for_with_the_other_ones_model() -> 
     assert [form.renamed for form in forms] == [False, False, False, True]
 
 
-async def test_silence_is_stood_in_for() -> None:
+async def test_timeout_uses_the_fallback() -> None:
     at = bench({"a": [SILENT], "b": [200]}, [spec("a", fallback=("b",)), spec("b")])
     assert (await at.send()).upstream == "b"
     assert at.observed == ["timeout"]
 
 
-async def test_an_answer_is_not_stood_in_for() -> None:
+async def test_final_response_uses_no_fallback() -> None:
     at = bench({"a": [400], "b": [200]}, [spec("a", fallback=("b",)), spec("b")])
     assert (await at.send()).response.status_code == 400
 
 
-async def test_responses_that_are_given_up_are_closed_and_the_one_that_stands_is_open() -> None:
+async def test_abandoned_responses_are_closed_and_the_final_one_stays_open() -> None:
     at = bench({"a": [503, 502], "b": [200]}, [spec("a", retries=1, fallback=("b",)), spec("b")])
     sent = await at.send()
     assert at.network.closed == ["a", "a"]
@@ -225,7 +225,7 @@ async def test_each_failed_attempt_is_logged_with_its_upstream() -> None:
     ]
 
 
-async def test_a_model_that_no_one_serves_is_a_404_and_nothing_is_sent() -> None:
+async def test_unserved_model_is_a_404_and_nothing_is_sent() -> None:
     at = bench({"a": [200]}, [spec("a", models=("x",))])
     with pytest.raises(UnknownModelError) as caught:
         await at.send()
@@ -237,7 +237,7 @@ async def test_a_model_that_no_one_serves_is_a_404_and_nothing_is_sent() -> None
 CALLER = [("authorization", "Bearer caller"), ("x-api-key", "caller")]
 
 
-async def test_the_callers_keys_pass_to_the_upstream_without_a_key_but_not_to_its_stand_in() -> None:
+async def test_keys_of_the_caller_reach_a_keyless_upstream_but_no_fallback() -> None:
     at = bench({"a": [503], "b": [200]}, [spec("a", retries=0, fallback=("b",)), spec("b")])
     await at.send(headers=CALLER)
     first, second = at.network.requests
@@ -245,7 +245,7 @@ async def test_the_callers_keys_pass_to_the_upstream_without_a_key_but_not_to_it
     assert "caller" not in repr(second.headers.raw)
 
 
-async def test_a_key_of_its_own_replaces_every_key_of_the_caller() -> None:
+async def test_upstream_key_replaces_every_key_of_the_caller() -> None:
     at = one(200, key=SecretStr("sk-own"))
     await at.send(headers=CALLER)
     (request,) = at.network.requests
@@ -253,7 +253,7 @@ async def test_a_key_of_its_own_replaces_every_key_of_the_caller() -> None:
     assert "caller" not in repr(request.headers.raw)
 
 
-async def test_a_user_in_the_url_of_the_settings_is_a_key_too() -> None:
+async def test_user_in_the_upstream_url_is_a_key() -> None:
     at = one(200, base_url="http://us%40er:p%3Aw@a.test/v1")
     await at.send(headers=CALLER)
     (request,) = at.network.requests
@@ -261,20 +261,20 @@ async def test_a_user_in_the_url_of_the_settings_is_a_key_too() -> None:
     assert "x-api-key" not in request.headers
 
 
-async def test_a_target_that_is_no_url_is_a_400() -> None:
+async def test_malformed_target_is_a_400() -> None:
     at = one(200)
     with pytest.raises(InvalidRequestError) as caught:
         await at.send(query="x" * 70_000)
     assert (caught.value.status, at.network.asked) == (400, [])
 
 
-async def test_headers_beyond_ascii_pass() -> None:
+async def test_non_ascii_headers_pass() -> None:
     at = one(200)
     await at.send(headers=[("x-name", "J\xc3\xbcrgen")])
     assert (b"x-name", "Jürgen".encode()) in at.network.requests[0].headers.raw
 
 
-async def test_cancelling_ends_the_waiting_between_attempts() -> None:
+async def test_cancelling_ends_the_pause_between_attempts() -> None:
     network = Network({"a": [503]})
     waiting = asyncio.Event()
 
@@ -291,7 +291,7 @@ async def test_cancelling_ends_the_waiting_between_attempts() -> None:
     assert (network.asked, network.closed) == (["a"], ["a"])
 
 
-async def test_health_is_counted_and_no_secret_is_described() -> None:
+async def test_health_is_counted_and_described_without_secrets() -> None:
     at = bench(
         {"a": [503, REFUSED, 200]},
         [spec("a", base_url="http://user:pw@a.test/v1", key=SecretStr("sk-own"), headers={"x-token": "hush"})],
@@ -319,18 +319,18 @@ async def test_health_is_counted_and_no_secret_is_described() -> None:
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
     ],
 )
-def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_read_in_every_format(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers) == seconds
 
 
-def test_retry_after_may_be_a_date_to_come() -> None:
+def test_retry_after_may_be_a_future_date() -> None:
     due = datetime.now(UTC) + timedelta(seconds=60)
     seconds = retry_after({"retry-after": format_datetime(due, usegmt=True)})
     assert seconds is not None
     assert 55 < seconds <= 60
 
 
-async def test_whether_the_model_matters_is_known() -> None:
+async def test_client_knows_whether_routing_depends_on_the_model() -> None:
     def matters(*specs: UpstreamSpec) -> bool:
         return UpstreamClient(specs, transport=httpx.MockTransport(lambda _: httpx.Response(200))).by_model
 

@@ -1,4 +1,4 @@
-"""Which upstream a model belongs to, under which name, at which URL, and with whose keys."""
+"""The upstream for a model: its model name, URL and keys."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from app.config import UpstreamSpec
 from app.settings import UpstreamApi
 from app.upstream.headers import OutgoingHeaders, key_header
-from app.upstream.request_url import url_of
+from app.upstream.provider import url_of
 from app.upstream.router import Router
 
 
@@ -20,7 +20,7 @@ def way(router: Router, model: str | None) -> list[tuple[str, str | None]]:
     return [(route.name, route.body_format.model) for route in router.routes(model)]
 
 
-def test_the_first_upstream_whose_glob_matches_gets_the_model() -> None:
+def test_first_upstream_with_a_matching_glob_gets_the_model() -> None:
     router = Router([spec("a", "gpt-4o", "gpt-5*"), spec("b", "gpt-*"), spec("c", "[!g]*")])
     assert way(router, "gpt-4o") == [("a", "gpt-4o")]
     assert way(router, "gpt-5-mini") == [("a", "gpt-5-mini")]
@@ -28,11 +28,11 @@ def test_the_first_upstream_whose_glob_matches_gets_the_model() -> None:
     assert way(router, "llama") == [("c", "llama")]
 
 
-def test_case_matters() -> None:
+def test_globs_are_case_sensitive() -> None:
     assert way(Router([spec("a", "gpt-*")]), "GPT-4") == []
 
 
-def test_a_model_that_no_one_takes_has_no_way() -> None:
+def test_unserved_model_has_no_route() -> None:
     assert way(Router([spec("a", "x"), spec("b", "y")]), "z") == []
 
 
@@ -40,21 +40,21 @@ def test_a_model_that_no_one_takes_has_no_way() -> None:
     ("glob", "served"),
     [("x", True), ("z", False), ("x*", True), ("house", True), ("ho*", True), ("z*", False), ("[xz]", True)],
 )
-def test_a_scope_names_a_model_that_is_served_or_not(glob: str, served: bool) -> None:
+def test_scope_warnings_know_which_models_are_served(glob: str, served: bool) -> None:
     assert Router([spec("a", "x"), spec("b", "y", alias={"house": "y"})]).serves(glob) is served
 
 
-def test_two_globs_may_have_a_model_in_common() -> None:
+def test_overlapping_globs_are_detected() -> None:
     router = Router([spec("a", "gpt-*")])
     assert router.serves("claude-*")
     assert not router.serves("claude-3")
 
 
-def test_without_a_model_the_first_upstream_is_asked() -> None:
+def test_request_without_a_model_goes_to_the_first_upstream() -> None:
     assert way(Router([spec("a", "x"), spec("b", "y")]), None) == [("a", None)]
 
 
-def test_an_alias_makes_its_upstream_take_the_model_and_renames_it() -> None:
+def test_alias_routes_the_model_and_renames_it() -> None:
     router = Router([spec("a", "vendor-*", alias={"house": "vendor-1"}), spec("b")])
     assert way(router, "house") == [("a", "vendor-1")]
     assert way(router, "vendor-1") == [("a", "vendor-1")]
@@ -64,12 +64,12 @@ def test_an_alias_makes_its_upstream_take_the_model_and_renames_it() -> None:
     ]
 
 
-def test_an_alias_by_name_goes_before_one_by_glob_and_globs_go_in_order() -> None:
+def test_exact_alias_precedes_globs_and_globs_apply_in_order() -> None:
     router = Router([spec("a", alias={"gpt-*": "any", "gpt-4*": "four", "gpt-4o": "exact"})])
     assert [way(router, model)[0][1] for model in ("gpt-4o", "gpt-4", "gpt-3", "o3")] == ["exact", "any", "any", "o3"]
 
 
-def test_fallbacks_follow_with_names_of_their_own_each_once() -> None:
+def test_fallbacks_follow_once_each_with_their_own_names() -> None:
     router = Router(
         [
             spec("a", "house", fallback=("b", "c")),
@@ -81,21 +81,21 @@ def test_fallbacks_follow_with_names_of_their_own_each_once() -> None:
     assert way(router, "house") == [("a", "house"), ("b", "b-house"), ("c", "house"), ("d", "d-house")]
 
 
-def test_a_fallback_that_does_not_take_the_model_is_passed_over_but_not_what_follows_it() -> None:
+def test_fallback_not_serving_the_model_is_skipped_but_not_its_successors() -> None:
     router = Router([spec("a", "x", fallback=("b",)), spec("b", "y", fallback=("c",)), spec("c")])
     assert way(router, "x") == [("a", "x"), ("c", "x")]
 
 
-def test_without_a_model_every_fallback_counts() -> None:
+def test_request_without_a_model_can_use_every_fallback() -> None:
     assert way(Router([spec("a", "x", fallback=("b",)), spec("b", "y")]), None) == [("a", None), ("b", None)]
 
 
-def test_what_an_upstream_reads_is_told_with_the_name() -> None:
+def test_route_knows_whether_its_upstream_accepts_documents() -> None:
     router = Router([spec("a", "x", fallback=("b",)), spec("b", accepts_documents=True)])
     assert [route.body_format.documents for route in router.routes("x")] == [False, True]
 
 
-def test_names_that_clients_make_up_do_not_pile_up() -> None:
+def test_client_chosen_names_do_not_accumulate() -> None:
     router = Router([spec("a")])
     for number in range(10_000):
         assert way(router, f"m-{number}") == [("a", f"m-{number}")]
@@ -120,12 +120,12 @@ NEW = f"{OLD}/openai/v1"
         (NEW, "preview", "/responses", "", "d", "/openai/v1/responses?api-version=preview"),
     ],
 )
-def test_azures_urls(base: str, version: str | None, path: str, query: str, model: str | None, url: str) -> None:
+def test_azure_urls(base: str, version: str | None, path: str, query: str, model: str | None, url: str) -> None:
     azure = UpstreamSpec(name="azure", base_url=base, api=UpstreamApi.AZURE, api_version=version)
     assert url_of(azure, path, query, model) == f"{OLD}{url}"
 
 
-def test_other_urls_are_base_path_and_query_as_they_are() -> None:
+def test_other_urls_keep_base_path_and_query() -> None:
     assert url_of(spec("a"), "/files/a%2Fb", "x=%2f&y=+", "m") == "http://a.test/v1/files/a%2Fb?x=%2f&y=+"
 
 
@@ -139,13 +139,13 @@ def sent(api: UpstreamApi = UpstreamApi.OPENAI, *, with_keys: bool, **own: str) 
     return dict(OutgoingHeaders(own, api).of(CALLERS, accept_encoding="identity", with_keys=with_keys))
 
 
-def test_no_key_of_the_caller_goes_along_unless_it_is_meant_to() -> None:
+def test_keys_of_the_caller_are_forwarded_only_if_configured() -> None:
     rest = {"x-mine": "2", "user-agent": "groundlane", "accept-encoding": "identity"}
     assert sent(with_keys=False) == rest
     assert sent(with_keys=True) == dict(CALLERS[:4]) | rest
 
 
-def test_configured_headers_stand_in_place_of_the_callers() -> None:
+def test_configured_headers_replace_those_of_the_caller() -> None:
     own = {"x-mine": "ours", "user-agent": "ours"}
     got = OutgoingHeaders(own, UpstreamApi.OPENAI).of(CALLERS, accept_encoding="gzip", with_keys=False)
     assert got == [("x-mine", "ours"), ("user-agent", "ours"), ("accept-encoding", "gzip")]
@@ -159,12 +159,12 @@ def test_configured_headers_stand_in_place_of_the_callers() -> None:
         (UpstreamApi.ANTHROPIC, ("x-api-key", "k")),
     ],
 )
-def test_each_kind_of_upstream_is_given_its_key_its_own_way(api: UpstreamApi, header: tuple[str, str]) -> None:
+def test_each_kind_of_upstream_gets_its_key_in_its_own_header(api: UpstreamApi, header: tuple[str, str]) -> None:
     assert key_header(api, "k") == header
 
 
 @pytest.mark.parametrize("whose", ["caller", "file", None])
-def test_anthropics_version_is_sent_once_by_whoever_names_one(whose: str | None) -> None:
+def test_anthropic_version_is_sent_once(whose: str | None) -> None:
     named = ("anthropic-version", "2027-01-01")
     outgoing = OutgoingHeaders(dict([named]) if whose == "file" else {}, UpstreamApi.ANTHROPIC)
     headers = outgoing.of([named] if whose == "caller" else [], accept_encoding="identity", with_keys=False)

@@ -6,8 +6,8 @@ import ssl
 import httpx
 import pytest
 
-from tests.support.upstream_client import HEAD, STREAM, client, loops, says, serving
-from tests.system.faults.certificates import Authority
+from tests.support.gateways.upstream_client import HEAD, STREAM, client, loops, says, serving
+from tests.system.faults.support.certificates import Authority
 
 pytestmark = [pytest.mark.anyio, loops]
 
@@ -22,16 +22,14 @@ def trusting(authority: Authority) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=authority.root)
 
 
-async def test_requests_go_over_tls_and_its_connection_is_used_again(
-    authority: Authority, trusting: ssl.SSLContext
-) -> None:
+async def test_requests_over_tls_reuse_the_connection(authority: Authority, trusting: ssl.SSLContext) -> None:
     async with serving(says(HEAD, b"ok"), tls=authority.context()) as server, client(tls=trusting) as http:
         for _ in range(3):
             assert (await http.post(f"https://127.0.0.1:{server.port}", content=b"x" * 300_000)).text == "ok"
     assert (server.connections, len(server.bodies[0])) == (1, 300_000)
 
 
-async def test_a_long_reply_over_tls_waits_to_be_read(authority: Authority, trusting: ssl.SSLContext) -> None:
+async def test_long_reply_over_tls_waits_to_be_read(authority: Authority, trusting: ssl.SSLContext) -> None:
     size = 8 * 1024 * 1024
     answer = says(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, b"x" * size)
     got = 0
@@ -45,9 +43,7 @@ async def test_a_long_reply_over_tls_waits_to_be_read(authority: Authority, trus
     assert (got, server.connections) == (size, 1)
 
 
-async def test_a_reply_over_tls_that_is_not_read_is_closed_at_once(
-    authority: Authority, trusting: ssl.SSLContext
-) -> None:
+async def test_unread_reply_over_tls_is_closed_at_once(authority: Authority, trusting: ssl.SSLContext) -> None:
     answer = says(STREAM, b"2\r\nok\r\n")
     async with serving(answer, tls=authority.context()) as server, client(tls=trusting) as http:
         async with http.stream("GET", f"https://127.0.0.1:{server.port}") as response:
@@ -63,8 +59,8 @@ async def test_a_reply_over_tls_that_is_not_read_is_closed_at_once(
         ("elsewhere.example", 30, True, "IP address mismatch"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the server, whose side of the handshake fails
-async def test_a_certificate_that_is_not_good_is_a_connect_error(
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # in the server, whose handshake fails
+async def test_invalid_certificate_is_a_connect_error(
     authority: Authority, trusting: ssl.SSLContext, host: str, days: int, trusted: bool, told: str
 ) -> None:
     context = authority.context(host, days=days, trusted=trusted)
@@ -74,14 +70,14 @@ async def test_a_certificate_that_is_not_good_is_a_connect_error(
     assert server.heads == []
 
 
-async def test_who_says_nothing_where_tls_is_spoken_is_a_connect_timeout() -> None:
+async def test_silent_tls_server_is_a_connect_timeout() -> None:
     async with serving(says()) as server, client(connect=0.1) as http:
         with pytest.raises(httpx.ConnectTimeout):
             await http.get(f"https://127.0.0.1:{server.port}")
         await asyncio.wait_for(server.gone.wait(), 5)
 
 
-async def test_cancelling_a_handshake_leaves_no_connection() -> None:
+async def test_cancelled_handshake_leaves_no_connection() -> None:
     async with serving(says()) as server, client() as http:
         task = asyncio.ensure_future(http.get(f"https://127.0.0.1:{server.port}"))
         await asyncio.sleep(0.1)
@@ -90,7 +86,7 @@ async def test_cancelling_a_handshake_leaves_no_connection() -> None:
         await asyncio.wait_for(server.gone.wait(), 5)
 
 
-async def test_plain_http_where_tls_is_spoken_is_a_connect_error() -> None:
+async def test_plain_http_server_is_a_connect_error_over_tls() -> None:
     async def plain(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()

@@ -1,4 +1,4 @@
-"""The transport against a server written by hand: bytes as they are, each timeout apart, failures by their names."""
+"""The transport against a handwritten server: exact bytes, separate timeouts, and specific errors."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import pytest
 
 from app.config import Timeouts
 from app.upstream.transport import AiohttpTransport
-from tests.support.upstream_client import HEAD, STREAM, Answer, client, closed_port, loops, says, serving
+from tests.support.gateways.upstream_client import HEAD, STREAM, Answer, client, closed_port, loops, says, serving
 
 pytestmark = [pytest.mark.anyio, loops]
 
@@ -19,20 +19,20 @@ pytestmark = [pytest.mark.anyio, loops]
     "target",
     [b"/v1/files/a%2Fb", b"/v1/x?after=file%2Fb%20c&d=%2b+", b"/v1/x?a=%e4%C3&b=%41", b"/v1/a%7Eb/../c//d?q=a,b;c:d@e"],
 )
-async def test_path_and_query_go_out_byte_by_byte(target: bytes) -> None:
+async def test_path_and_query_are_sent_unchanged(target: bytes) -> None:
     async with serving(says(HEAD, b"ok")) as server, client() as http:
         response = await http.get(server.url, extensions={"target": target})
     assert response.text == "ok"
     assert server.heads[0].split(b" ")[1] == target
 
 
-async def test_without_a_target_the_url_is_sent() -> None:
+async def test_url_is_sent_without_a_target() -> None:
     async with serving(says(HEAD, b"ok")) as server, client() as http:
         await http.get(f"{server.url}/a%2Fb?c=%2F")
     assert server.heads[0].startswith(b"GET /a%2Fb?c=%2F HTTP/1.1\r\n")
 
 
-async def test_headers_go_out_as_given_and_nothing_is_made_up() -> None:
+async def test_headers_are_sent_as_given_without_additions() -> None:
     headers = [(b"x-a", b"1"), (b"x-a", b"2"), (b"x-name", "Jürgen".encode())]
     async with serving(says(HEAD, b"ok")) as server, client() as http:
         http.headers.clear()
@@ -42,7 +42,7 @@ async def test_headers_go_out_as_given_and_nothing_is_made_up() -> None:
     assert {line.partition(b":")[0].lower() for line in lines} == {b"host", b"content-length", b"x-a", b"x-name"}
 
 
-async def test_status_headers_and_encoded_body_come_as_they_are() -> None:
+async def test_status_headers_and_encoded_body_arrive_unchanged() -> None:
     reply = (
         b"HTTP/1.1 418 Teapot\r\nX-A: 1\r\nx-a: 2\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\n\x1f\x8b\x00"
     )
@@ -51,7 +51,7 @@ async def test_status_headers_and_encoded_body_come_as_they_are() -> None:
         assert b"".join([data async for data in response.aiter_raw()]) == b"\x1f\x8b\x00"
 
 
-async def test_bytes_beyond_ascii_go_out_as_they_came() -> None:
+async def test_non_ascii_bytes_are_sent_unchanged() -> None:
     headers = [(b"x-a", "Jürgen ☃".encode())]
     async with serving(says(HEAD, b"ok")) as server, client() as http:
         await http.get(server.url, headers=headers, extensions={"target": "/ä?☃".encode()})
@@ -59,8 +59,8 @@ async def test_bytes_beyond_ascii_go_out_as_they_came() -> None:
     assert "\r\nx-a: Jürgen ☃\r\n".encode() in server.heads[0]
 
 
-async def test_bytes_that_are_not_utf8_keep_their_meaning() -> None:
-    """The client library writes UTF-8 alone."""
+async def test_invalid_utf8_keeps_its_bytes() -> None:
+    """The client library only sends UTF-8."""
     async with serving(says(HEAD, b"ok")) as server, client() as http:
         await http.get(server.url, headers=[(b"x-a", b"J\xfcrgen")], extensions={"target": b"/\xe4/%2F?\xff=%41"})
     assert server.heads[0].startswith(b"GET /%E4/%2F?%FF=%41 HTTP/1.1\r\n")
@@ -71,7 +71,7 @@ async def test_bytes_that_are_not_utf8_keep_their_meaning() -> None:
     "part", [b"\r\nx-evil: 1", b"\nx-evil: 1", b"\rx-evil: 1", b"\0", b"\x7f", b"\r\n\r\nGET / HTTP/1.1"]
 )
 @pytest.mark.parametrize("where", ["name", "value", "target"])
-async def test_no_header_and_no_target_makes_another_line(part: bytes, where: str) -> None:
+async def test_headers_and_targets_cannot_inject_lines(part: bytes, where: str) -> None:
     names = {"name": [(b"x-a" + part, b"1")], "value": [(b"x-a", b"1" + part)], "target": []}
     target = b"/a" + part if where == "target" else b"/"
     async with serving(says(HEAD, b"ok")) as server, client() as http:
@@ -84,7 +84,7 @@ async def test_no_header_and_no_target_makes_another_line(part: bytes, where: st
     ("method", "length"),
     [("GET", b""), ("HEAD", b""), ("POST", b"content-length: 0\r\n"), ("DELETE", b"content-length: 0\r\n")],
 )
-async def test_a_request_without_a_body_says_so_where_one_could_be(method: str, length: bytes) -> None:
+async def test_empty_body_has_a_content_length_where_expected(method: str, length: bytes) -> None:
     async with serving(says(HEAD)) as server, client() as http:
         http.headers.clear()
         async with http.stream(method, server.url):
@@ -94,7 +94,7 @@ async def test_a_request_without_a_body_says_so_where_one_could_be(method: str, 
 
 
 @pytest.mark.parametrize("framing", [("content-length", "2"), ("transfer-encoding", "chunked")])
-async def test_a_whole_body_has_its_own_length(framing: tuple[str, str]) -> None:
+async def test_whole_body_has_a_content_length(framing: tuple[str, str]) -> None:
     async with serving(says(HEAD, b"ok")) as server, client() as http:
         await http.post(server.url, headers=[framing], content=b"{}")
     head = server.heads[0].lower()
@@ -102,7 +102,7 @@ async def test_a_whole_body_has_its_own_length(framing: tuple[str, str]) -> None
     assert server.bodies == [b"{}"]
 
 
-async def test_an_upload_streams() -> None:
+async def test_upload_is_streamed() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"first,"
         yield b"second"
@@ -113,7 +113,7 @@ async def test_an_upload_streams() -> None:
     assert server.heads[0].lower().count(b"transfer-encoding") == 1
 
 
-async def test_an_upload_may_take_longer_than_the_first_byte() -> None:
+async def test_upload_may_take_longer_than_the_first_byte_limit() -> None:
     async def slowly() -> AsyncIterator[bytes]:
         for _ in range(4):
             await asyncio.sleep(0.1)
@@ -123,7 +123,7 @@ async def test_an_upload_may_take_longer_than_the_first_byte() -> None:
         assert (await http.post(server.url, content=slowly())).text == "ok"
 
 
-async def test_connections_are_used_again_once_a_reply_was_read() -> None:
+async def test_connections_are_reused_after_a_reply_was_read() -> None:
     async with serving(says(HEAD, b"ok")) as server, client() as http:
         for _ in range(3):
             await http.get(server.url)
@@ -158,15 +158,15 @@ async def fails(answer: Answer, *, first_byte: float = 5.0, between_bytes: float
     return type(caught.value)
 
 
-async def test_no_head_in_time_is_a_timeout() -> None:
+async def test_missing_response_head_times_out() -> None:
     assert await fails(says(), first_byte=0.05) is httpx.ReadTimeout
 
 
-async def test_a_head_without_a_first_byte_in_time_is_a_timeout() -> None:
+async def test_missing_first_byte_times_out() -> None:
     assert await fails(says(STREAM), first_byte=0.05) is httpx.ReadTimeout
 
 
-async def test_the_time_for_the_first_byte_is_one_for_head_and_body_together() -> None:
+async def test_first_byte_limit_covers_head_and_body() -> None:
     async def late_head(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.5)
         writer.write(STREAM)
@@ -176,11 +176,11 @@ async def test_the_time_for_the_first_byte_is_one_for_head_and_body_together() -
     assert asyncio.get_running_loop().time() - started < 1.0
 
 
-async def test_silence_after_the_first_byte_is_timed_apart() -> None:
+async def test_silence_after_the_first_byte_has_its_own_limit() -> None:
     assert await fails(says(STREAM, b"2\r\nok\r\n"), between_bytes=0.05) is httpx.ReadTimeout
 
 
-async def test_a_late_first_byte_may_be_followed_by_a_short_patience() -> None:
+async def test_first_byte_limit_may_exceed_the_silence_limit() -> None:
     async def late(writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM)
         await asyncio.sleep(0.3)
@@ -190,7 +190,7 @@ async def test_a_late_first_byte_may_be_followed_by_a_short_patience() -> None:
         assert (await http.get(server.url)).text == "ok"
 
 
-async def test_a_next_request_on_the_same_connection_has_its_own_time() -> None:
+async def test_next_request_on_a_connection_has_its_own_time() -> None:
     async with serving(says(HEAD, b"ok")) as server, client(first_byte=0.05, between_bytes=0.05) as http:
         await http.get(server.url)
         await asyncio.sleep(0.1)
@@ -198,20 +198,20 @@ async def test_a_next_request_on_the_same_connection_has_its_own_time() -> None:
     assert server.connections == 1
 
 
-async def test_nobody_there_is_a_connect_error() -> None:
+async def test_closed_port_is_a_connect_error() -> None:
     async with client() as http:
         with pytest.raises(httpx.ConnectError):
             await http.get(f"http://127.0.0.1:{closed_port()}")
 
 
 @pytest.mark.parametrize("host", ["name.invalid", "x" * 60 + "." + "y" * 60, "x" * 64, "a..b"])
-async def test_a_name_that_does_not_resolve_is_a_connect_error(host: str) -> None:
+async def test_unresolvable_name_is_a_connect_error(host: str) -> None:
     async with client() as http:
         with pytest.raises(httpx.ConnectError):
             await http.get(f"http://{host}")
 
 
-async def test_a_connection_that_is_not_made_in_time_is_a_connect_timeout() -> None:
+async def test_slow_connect_is_a_connect_timeout() -> None:
     # A full backlog: the kernel leaves further connections waiting.
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
@@ -234,11 +234,11 @@ async def resets(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("answer", [hangs_up, resets])
-async def test_a_connection_lost_before_the_head_is_a_read_error(answer: Answer) -> None:
+async def test_connection_lost_before_the_head_is_a_read_error(answer: Answer) -> None:
     assert await fails(answer) is httpx.ReadError
 
 
-async def test_a_connection_lost_in_the_body_is_a_read_error() -> None:
+async def test_connection_lost_in_the_body_is_a_read_error() -> None:
     async def half(writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + b"o")
         writer.close()
@@ -267,12 +267,12 @@ OK = b"HTTP/1.1 200 OK\r\n"
     ],
     ids=lambda data: data[:60].decode("latin-1").replace("\r\n", " "),
 )
-async def test_what_is_not_http_is_a_protocol_error(data: bytes) -> None:
+async def test_non_http_response_is_a_protocol_error(data: bytes) -> None:
     assert await fails(says(data)) is httpx.RemoteProtocolError
 
 
 @pytest.mark.parametrize("chunk", [b"zz\r\n", b"fffffffffffffffff\r\n", b"2\r\nokay\r\n"])
-async def test_a_body_that_is_not_http_is_an_error_at_once(chunk: bytes) -> None:
+async def test_invalid_body_is_an_error_at_once(chunk: bytes) -> None:
     assert await fails(says(STREAM, b"2\r\nok\r\n", chunk)) in (httpx.ReadError, httpx.RemoteProtocolError)
 
 
@@ -286,7 +286,7 @@ async def test_a_body_that_is_not_http_is_an_error_at_once(chunk: bytes) -> None
     ],
     ids=["header", "reason", "headers", "trailers"],
 )
-async def test_what_has_no_end_is_given_up_while_it_is_small(start: bytes, more: bytes) -> None:
+async def test_endless_response_is_abandoned_early(start: bytes, more: bytes) -> None:
     sent = 0
 
     async def endless(writer: asyncio.StreamWriter) -> None:
@@ -302,7 +302,7 @@ async def test_what_has_no_end_is_given_up_while_it_is_small(start: bytes, more:
     assert sent < 32 * 1024 * 1024
 
 
-async def test_interim_answers_leave_nothing_behind() -> None:
+async def test_interim_responses_are_ignored() -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
     async with serving(says(hints * 32 + HEAD, b"ok")) as server, client() as http:
         for _ in range(2):
@@ -311,12 +311,12 @@ async def test_interim_answers_leave_nothing_behind() -> None:
     assert server.connections == 1
 
 
-async def test_a_trailer_is_no_header() -> None:
+async def test_trailers_are_not_headers() -> None:
     async with serving(says(STREAM, b"0\r\nset-x: 1\r\n\r\n")) as server, client() as http:
         assert "set-x" not in (await http.get(server.url)).headers
 
 
-async def test_nothing_is_kept_of_cookies_and_no_redirect_is_followed() -> None:
+async def test_cookies_are_not_kept_and_redirects_not_followed() -> None:
     redirect = b"HTTP/1.1 302 Found\r\nlocation: /x\r\nset-cookie: a=b\r\ncontent-length: 0\r\n\r\n"
     async with serving(says(redirect)) as server:
         transport = AiohttpTransport(timeouts=Timeouts())
@@ -330,7 +330,7 @@ async def test_nothing_is_kept_of_cookies_and_no_redirect_is_followed() -> None:
 
 
 @pytest.mark.parametrize(("from_env", "requests"), [(True, 1), (False, 0)])
-async def test_a_proxy_of_the_environment_is_used_only_where_asked_for(
+async def test_environment_proxy_is_used_only_if_configured(
     monkeypatch: pytest.MonkeyPatch, from_env: bool, requests: int
 ) -> None:
     target = f"http://127.0.0.1:{closed_port()}/v1/x%2Fy"
@@ -342,13 +342,13 @@ async def test_a_proxy_of_the_environment_is_used_only_where_asked_for(
     assert [head.split(b" ")[1] for head in proxy.heads] == [target.encode()] * requests
 
 
-async def test_no_proxy_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(says(HEAD, b"ok")) as server, client(from_env=True) as http:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port()}")
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         assert (await http.get(server.url)).text == "ok"
 
 
-async def test_a_transport_that_was_never_used_closes() -> None:
+async def test_unused_transport_can_be_closed() -> None:
     async with client():
         pass

@@ -1,4 +1,5 @@
-"""Counters: each reader is called when its own has changed, and goes on when the database comes back."""
+"""Counters: each reader is called when its own counter has changed, and continues when the database is available
+again."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +18,7 @@ Until = Callable[..., Any]
 
 
 class Readers:
-    """Readers that count how often they are called; ``away``: each call fails."""
+    """Readers that count their calls; ``away``: each call fails."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -47,7 +48,7 @@ async def changed(database: Database, name: str) -> None:
         await announce_change(database, connection, name)
 
 
-async def test_only_what_has_changed_is_read_again(open_database: Open, until: Until) -> None:
+async def test_only_changed_objects_are_reloaded(open_database: Open, until: Until) -> None:
     async with open_database() as database:
         readers = Readers()
         async with watching(database, readers):
@@ -59,7 +60,7 @@ async def test_only_what_has_changed_is_read_again(open_database: Open, until: U
             await until(lambda: readers.calls == {"a": 3, "b": 2})
 
 
-async def test_what_could_not_be_read_is_read_when_the_database_is_back(open_database: Open, until: Until) -> None:
+async def test_failed_reload_is_repeated_when_the_database_returns(open_database: Open, until: Until) -> None:
     async with open_database() as database:
         readers = Readers()
         async with watching(database, readers):
@@ -73,7 +74,7 @@ async def test_what_could_not_be_read_is_read_when_the_database_is_back(open_dat
             await until(lambda: readers.calls["b"] == 2)
 
 
-async def test_a_change_between_start_and_first_look_is_seen(open_database: Open, until: Until) -> None:
+async def test_change_between_start_and_first_poll_is_seen(open_database: Open, until: Until) -> None:
     async with open_database() as database:
         readers = Readers()
         await changed(database, "a")
@@ -82,7 +83,7 @@ async def test_a_change_between_start_and_first_look_is_seen(open_database: Open
             await until(lambda: readers.calls["a"] == 2)
 
 
-async def test_without_a_database_there_is_no_start(open_database: Open) -> None:
+async def test_watcher_does_not_start_without_a_database(open_database: Open) -> None:
     readers = Readers()
     readers.away = True
     async with open_database() as database:

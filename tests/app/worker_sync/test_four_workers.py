@@ -1,4 +1,4 @@
-"""Several workers are one gateway: a policy changed on one is in force on all of them, and limits are counted once."""
+"""Several workers act as one gateway: a policy changed on one is in force on all, and limits are shared."""
 
 import os
 import time
@@ -12,7 +12,7 @@ import pytest
 from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
-from tests.support.server_process import LIMIT_S, gateway
+from tests.support.gateways.server_process import LIMIT_S, gateway
 
 pytestmark = pytest.mark.slow
 
@@ -26,8 +26,8 @@ BODY = {
 }
 
 
-def test_a_change_is_in_force_on_four_workers(tmp_path: Path) -> None:
-    """Asked again and again, not waited for: the status first, then that no worker answers by the old version."""
+def test_change_reaches_four_workers(tmp_path: Path) -> None:
+    """Polled rather than awaited: the status first, then the absence of answers from the old version."""
     upstream = ScriptedUpstream([ScriptedAnswer(question=QUESTION, answer="The warranty covers 24 months.")])
     with (
         serving(upstream.app, bind(0)) as url,
@@ -49,7 +49,7 @@ def test_a_change_is_in_force_on_four_workers(tmp_path: Path) -> None:
         assert {_ask(process.url) for _ in range(12)} == {200}
 
 
-def test_workers_that_share_a_redis_count_a_key_together(tmp_path: Path) -> None:
+def test_workers_sharing_a_redis_count_a_key_together(tmp_path: Path) -> None:
     redis_url = os.environ.get("GROUNDLANE_TEST_REDIS_URL")
     if redis_url is None:
         pytest.skip("set GROUNDLANE_TEST_REDIS_URL (redis://…) to run this with Redis")
@@ -67,11 +67,11 @@ def test_workers_that_share_a_redis_count_a_key_together(tmp_path: Path) -> None
         answers = _counted(process.url, made["key"], 16)
         passed = time.monotonic() - began
     assert answers.count(200) + answers.count(429) == 16
-    assert 3 <= answers.count(200) <= 3 + passed / 20  # one comes back every 20 seconds
+    assert 3 <= answers.count(200) <= 3 + passed / 20  # the bucket gains one every 20 seconds
 
 
 def _counted(url: str, key: str, count: int) -> list[int]:
-    """What calls with the key are answered, those left out that came to a worker before it knew the key."""
+    """The answers to calls with the key, without those from a worker that didn't have the key yet."""
     deadline, answers = time.monotonic() + LIMIT_S, list[int]()
     while len(answers) < count:
         if (status := _ask(url, key)) != 401:

@@ -1,4 +1,4 @@
-"""Notices between processes on PostgreSQL: heard at once, and again after the connection was lost."""
+"""Notifications between processes on PostgreSQL: received at once, and again after a lost connection."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -26,7 +26,7 @@ NEVER_S = 3_600.0
 
 
 async def cut(database: Database) -> int:
-    """End every connection to the database that waits for notices, as a restart would; how many there were."""
+    """End every database connection that waits for notifications, as a restart would; return their number."""
     ended = text(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND query LIKE 'LISTEN %'"
@@ -35,7 +35,7 @@ async def cut(database: Database) -> int:
         return len((await connection.execute(ended)).all())
 
 
-async def test_changes_are_told_and_need_no_look(open_database: Open, until: Until) -> None:
+async def test_changes_are_notified_without_polling(open_database: Open, until: Until) -> None:
     async with open_database() as one, open_database() as other:
         policies, keys = PolicyStore(other), KeyStore(other)
         readers = {POLICY_REVISION: policies.refresh, KEY_REVISION: keys.refresh}
@@ -48,7 +48,7 @@ async def test_changes_are_told_and_need_no_look(open_database: Open, until: Unt
         await watch.aclose()
 
 
-async def test_what_changed_while_nobody_listened_is_looked_for(open_database: Open, until: Until) -> None:
+async def test_changes_during_a_lost_connection_are_found_by_polling(open_database: Open, until: Until) -> None:
     async with open_database() as one, open_database() as other:
         policies, store = PolicyStore(other), PolicyStore(one)
         watch = ChangeWatcher(other, {POLICY_REVISION: policies.refresh}, poll_s=NEVER_S)
@@ -63,8 +63,8 @@ async def test_what_changed_while_nobody_listened_is_looked_for(open_database: O
         await watch.aclose()
 
 
-async def test_a_change_that_nobody_told_of_is_found_all_the_same(open_database: Open, until: Until) -> None:
-    """As behind a proxy that pools by transaction, or by an older version beside this one."""
+async def test_change_without_a_notification_is_found(open_database: Open, until: Until) -> None:
+    """As behind a proxy that pools by transaction, or beside a worker of an older version."""
     async with open_database() as database:
         read = 0
 
@@ -83,7 +83,7 @@ async def test_a_change_that_nobody_told_of_is_found_all_the_same(open_database:
 
 
 class Notes:
-    """Counts how often it was told."""
+    """Counts its calls."""
 
     def __init__(self) -> None:
         self.told = 0
@@ -98,7 +98,7 @@ async def fail_after_notifying(database: Database) -> None:
         raise ZeroDivisionError
 
 
-async def test_only_what_is_committed_is_told(open_database: Open, until: Until) -> None:
+async def test_only_committed_changes_are_notified(open_database: Open, until: Until) -> None:
     async with open_database() as database:
         notes = Notes()
         listener = NotifyListener(database, notes)
@@ -113,7 +113,7 @@ async def test_only_what_is_committed_is_told(open_database: Open, until: Until)
         await listener.aclose()
 
 
-async def test_a_lost_connection_is_made_again_and_none_is_left_at_the_end(open_database: Open, until: Until) -> None:
+async def test_lost_connection_is_replaced_and_none_remains_at_the_end(open_database: Open, until: Until) -> None:
     async with open_database() as database:
         notes = Notes()
         listener = NotifyListener(database, notes, retry_s=(0.01, 0.02))

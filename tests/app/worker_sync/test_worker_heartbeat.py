@@ -1,4 +1,4 @@
-"""The register of workers: who serves, what each has loaded, and who is gone."""
+"""The register of workers: the running ones, the policies that each has loaded, and those that have ended."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -38,7 +38,7 @@ async def worker(open_database: Open, renew_s: float = 60) -> AsyncIterator[tupl
             await watch.aclose()
 
 
-async def test_each_worker_says_what_it_has_loaded_and_when(open_database: Open, until: Until) -> None:
+async def test_each_worker_reports_what_it_has_loaded_and_when(open_database: Open, until: Until) -> None:
     async with open_database() as database, worker(open_database) as (one, first), worker(open_database) as (_, second):
         policy = await one.create(parse_document({"name": "gate", "category": "retrieval"}))
         await one.patch(policy.id, {"enabled": False})
@@ -59,9 +59,7 @@ async def test_each_worker_says_what_it_has_loaded_and_when(open_database: Open,
         await until(nowhere)
 
 
-async def test_a_worker_that_ends_is_gone_and_one_that_was_killed_is_not_listed_for_long(
-    open_database: Open, until: Until
-) -> None:
+async def test_ended_worker_disappears_and_a_killed_one_soon_after(open_database: Open, until: Until) -> None:
     async with open_database() as database:
 
         async def listed(count: int) -> bool:
@@ -83,7 +81,7 @@ async def test_a_worker_that_ends_is_gone_and_one_that_was_killed_is_not_listed_
             await until(unseen)
 
 
-async def test_a_worker_renews_its_row_and_makes_it_anew(open_database: Open, until: Until) -> None:
+async def test_worker_renews_its_row_and_recreates_it(open_database: Open, until: Until) -> None:
     async with open_database() as database, worker(open_database, renew_s=0.02) as (_, register):
         seen: list[LiveWorker] = []
 
@@ -101,7 +99,7 @@ async def test_a_worker_renews_its_row_and_makes_it_anew(open_database: Open, un
         await until(back)
 
 
-async def test_a_database_that_is_away_stops_nothing(
+async def test_unavailable_database_stops_nothing(
     open_database: Open, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_database() as database, worker(open_database, renew_s=0.02):

@@ -5,7 +5,7 @@ import pytest
 from judges.claims.extraction import HeuristicClaimExtractor
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Sentence, Span
-from tests.support.claim_extraction import extract
+from tests.support.judging.claim_extraction import extract
 
 
 def last(text: str) -> Claim:
@@ -30,7 +30,7 @@ def last(text: str) -> Claim:
         ("The plan costs 5 per month; it includes a phone.", "The plan costs 5 per month"),
     ],
 )
-def test_what_points_back_takes_along_what_it_points_to(text: str, context: str) -> None:
+def test_pronoun_is_read_with_its_antecedent(text: str, context: str) -> None:
     assert last(text).context == context
 
 
@@ -45,7 +45,7 @@ def test_what_points_back_takes_along_what_it_points_to(text: str, context: str)
         ("The rates are:\n- Adults\n\nThe end.", ""),
     ],
 )
-def test_a_list_item_takes_its_lead_in_along(text: str, context: str) -> None:
+def test_list_item_is_read_with_its_lead_in(text: str, context: str) -> None:
     assert last(text).context == context
 
 
@@ -74,7 +74,7 @@ The plan includes:
 """
 
 
-def test_headings_and_the_items_above_one_say_what_it_is_about() -> None:
+def test_headings_and_parent_items_are_context() -> None:
     assert [(claim.text, claim.context) for claim in extract(PLANS)] == [
         ("Price: 49 euros a month", "Team plan"),
         ("Users: 10.", "Team plan"),
@@ -108,11 +108,11 @@ def test_headings_and_the_items_above_one_say_what_it_is_about() -> None:
         ("### Zusammenfassung\n- 10 Nutzer", ""),
     ],
 )
-def test_what_stands_above(text: str, context: str) -> None:
+def test_context_of_nested_headings_and_lists(text: str, context: str) -> None:
     assert last(text).context == context
 
 
-def test_what_the_user_wrote_is_no_context() -> None:
+def test_user_messages_are_no_context() -> None:
     for asked in ("**Pro plan**", "# Pro plan", "The Pro plan is mine.", "What is it?"):
         question = Sentence(index=-1, text=f"{asked}\n\n", span=Span(0, 0), plain=asked.strip("*# "))
         splitter = IncrementalSplitter()
@@ -121,6 +121,6 @@ def test_what_the_user_wrote_is_no_context() -> None:
         assert (claim.context, claim.question) == ("", question.plain)
 
 
-def test_what_a_list_of_sources_names_is_no_claim() -> None:
+def test_entries_of_a_source_list_are_no_claims() -> None:
     assert extract("## Sources\n- Handbook.pdf\n- The terms of 2024") == []
     assert extract("**References**\nHandbook of 2024") == []

@@ -32,7 +32,7 @@ def last(text: str) -> Claim:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_known_sentences_that_make_no_claim(case: dict[str, Any]) -> None:
+def test_harmless_sentences_have_no_claim(case: dict[str, Any]) -> None:
     found = extract(case["answer"], truncated=case.get("truncated", False))
     stating = {"G025": [0], "G026": [1]}.get(case["id"], [])  # a question, a fragment
     silent = [place for place in case.get("not_a_claim", []) if place not in stating]
@@ -59,7 +59,7 @@ def test_known_sentences_that_make_no_claim(case: dict[str, Any]) -> None:
         "Source: [terms](https://a.example).", "Sources:\n- [The terms](https://a.example)\n- Handbook.pdf [2]",
     ],
 )  # fmt: skip
-def test_no_claim(text: str) -> None:
+def test_text_without_a_claim(text: str) -> None:
     assert claims(text) == []
 
 
@@ -87,17 +87,17 @@ def test_no_claim(text: str) -> None:
         "[1] handbook.pdf says so",
     ],
 )
-def test_one_claim(text: str) -> None:
+def test_text_with_one_claim(text: str) -> None:
     assert len(claims(text)) == 1
 
 
-def test_a_claim_is_the_plain_text_of_its_sentence_with_its_place() -> None:
+def test_claim_is_the_plain_text_of_its_sentence_with_its_span() -> None:
     assert extract("Hello! The fee is **5** euros.[1]  \nBye.")[1] == [
         Claim(text="The fee is 5 euros.", span=Span(7, 33), sentence_index=1)
     ]
 
 
-def test_a_table_row_says_of_each_cell_what_the_header_says() -> None:
+def test_table_cells_are_claims_with_their_headers() -> None:
     table = "| Plan | Price |\n|---|---|\n| A | **5** |\n| B | |\n| C | 7 | odd |\n"
     assert claims(table + "\nIt ends.") == ["Plan: A; Price: 5", "Plan: B", "C; 7; odd", "It ends."]
     assert claims(f"It starts.\n{table}\n| Seats |\n|---|\n| 8 |")[-1] == "Seats: 8"
@@ -105,11 +105,11 @@ def test_a_table_row_says_of_each_cell_what_the_header_says() -> None:
     assert table[row.span.start : row.span.end] == "| A | **5** |"
 
 
-def test_a_row_cut_off_is_read_as_it_stands() -> None:
+def test_truncated_row_is_read() -> None:
     assert [claim.text for claim in extract("| A |\n|---|\n| 1", truncated=True)[-1]] == ["A: 1"]
 
 
-def test_clauses_of_some_length_are_judged_by_themselves() -> None:
+def test_long_clauses_are_judged_separately() -> None:
     text = "The flat has three rooms; the garden is **shared** by all; I think that it is sunny there."
     (found,) = extract(text)
     assert [claim.text for claim in found] == [
@@ -137,15 +137,27 @@ def test_clauses_of_some_length_are_judged_by_themselves() -> None:
         ("Das Dokument erwähnt Hunde nicht, aber der Eintritt kostet 9 €.", "Der Eintritt kostet 9 €."),
     ],
 )
-def test_what_introduces_a_claim_is_no_part_of_it(text: str, claim: str) -> None:
+def test_introduction_is_no_part_of_a_claim(text: str, claim: str) -> None:
     assert claims(text) == [claim]
 
 
 @pytest.mark.parametrize("text", ["The deposit is due in May", "The fee is due on the", "Hinweis: siehe die"])
-def test_a_piece_without_an_end_is_read_as_it_stands(text: str) -> None:
+def test_unterminated_piece_is_read(text: str) -> None:
     assert len(extract(text, truncated=True)[-1]) == len(claims(text)) == 1
 
 
-def test_a_language_without_a_table_is_named() -> None:
+def test_language_without_a_table_is_named() -> None:
     with pytest.raises(ValueError, match=r"languages: .*'xx'"):
         HeuristicClaimExtractor(languages=["xx"])
+
+
+@pytest.mark.parametrize("text", ["**1. Refund policy**", "**2) Next steps**", "__3. Refund policy__"])
+def test_numbered_bold_line_is_a_title(text: str) -> None:
+    assert claims(text) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["**3.5 tablets**", "**1. 8 tablets**", "**2. Use ice**", "**1. The limit is high**", "**4. No refunds**"]
+)
+def test_numbered_bold_line_with_a_statement_is_a_claim(text: str) -> None:
+    assert len(claims(text)) == 1

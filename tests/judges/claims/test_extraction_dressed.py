@@ -1,8 +1,8 @@
-"""What replies put round their claims: greetings, announcements, the names of documents, questions they repeat."""
+"""Text around claims in replies: greetings, announcements, document names, and repeated questions."""
 
 import pytest
 
-from tests.support.claim_extraction import extract
+from tests.support.judging.claim_extraction import extract
 
 SAID = "Dogs pay half the price of children."
 
@@ -27,7 +27,7 @@ SAID = "Dogs pay half the price of children."
         "Hi Anna, note that according to the policy, ", "Note: the policy says that ",
     ],
 )  # fmt: skip
-def test_what_stands_before_a_claim_and_says_nothing_of_it(prefix: str) -> None:
+def test_harmless_words_before_a_claim_are_removed(prefix: str) -> None:
     said = SAID[0].lower() + SAID[1:] if prefix.rstrip()[-1] not in ":!" else SAID
     claim = extract(prefix + said)[-1]
     assert claim.text == SAID
@@ -54,7 +54,7 @@ def test_what_stands_before_a_claim_and_says_nothing_of_it(prefix: str) -> None:
         ("Los perros pagan la mitad, según el manual.", "Los perros pagan la mitad."),
     ],
 )
-def test_the_same_in_other_languages(text: str, claim: str) -> None:
+def test_harmless_words_are_removed_in_other_languages(text: str, claim: str) -> None:
     assert extract(text)[-1].text == claim
 
 
@@ -65,7 +65,7 @@ def test_the_same_in_other_languages(text: str, claim: str) -> None:
         ", per the policy",
     ],
 )  # fmt: skip
-def test_a_document_named_behind_a_claim_is_no_part_of_it(suffix: str) -> None:
+def test_document_named_after_a_claim_is_no_part_of_it(suffix: str) -> None:
     (claim,) = extract(f"{SAID[:-1]}{suffix}.")
     assert claim.text == SAID
 
@@ -108,12 +108,12 @@ def test_a_document_named_behind_a_claim_is_no_part_of_it(suffix: str) -> None:
         "The short answer lines, like all others, are free.",
     ],
 )
-def test_words_that_belong_to_a_claim_stay(text: str) -> None:
+def test_words_that_belong_to_a_claim_are_kept(text: str) -> None:
     (claim,) = extract(text)
     assert claim.text == text
 
 
-def test_what_announces_nothing_is_left_as_it_is() -> None:
+def test_text_without_an_introduction_is_unchanged() -> None:
     assert [claim.text for claim in extract("Note: Answer: Dogs pay half.")] == ["Dogs pay half."]
     assert extract("In summary:") == []
 
@@ -131,6 +131,6 @@ def test_what_announces_nothing_is_left_as_it_is() -> None:
         ("Half the price.", ""),
     ],
 )
-def test_a_short_answer_takes_its_question_along(text: str, asked: str) -> None:
+def test_short_answer_is_read_with_its_question(text: str, asked: str) -> None:
     claim = extract(text)[-1]
     assert (claim.question, claim.context) == (asked, "")

@@ -1,4 +1,4 @@
-"""The closed list of what states nothing, and what ends it."""
+"""The closed list of text that states nothing, and its limits."""
 
 import pytest
 
@@ -25,7 +25,7 @@ HARMLESS = HarmlessText(KNOWN)
         "Espero que esto le ayude.", "Melden Sie sich gerne bei Fragen.",
     ],
 )  # fmt: skip
-def test_a_courtesy_that_stands_alone_states_nothing(text: str) -> None:
+def test_courtesy_alone_states_nothing(text: str) -> None:
     assert HARMLESS.is_courtesy(text)
 
 
@@ -37,7 +37,7 @@ def test_a_courtesy_that_stands_alone_states_nothing(text: str) -> None:
         "I hope this helps with your 9000 requests.", "Here is the limit: 9000", "Let me know if you have no refunds.",
     ],
 )  # fmt: skip
-def test_what_states_or_names_something_ends_a_courtesy(text: str) -> None:
+def test_statement_or_name_ends_a_courtesy(text: str) -> None:
     assert not HARMLESS.is_courtesy(text)
 
 
@@ -53,7 +53,7 @@ def test_what_states_or_names_something_ends_a_courtesy(text: str) -> None:
         ("Hey Jude, a song by the Beatles, was released.", "Hey Jude, a song by the Beatles, was released."),
     ],
 )
-def test_what_introduces_a_statement_is_no_part_of_it(text: str, rest: str) -> None:
+def test_introduction_is_no_part_of_a_statement(text: str, rest: str) -> None:
     assert text[HARMLESS.prefix(text) :] == rest
 
 
@@ -63,16 +63,26 @@ def test_what_introduces_a_statement_is_no_part_of_it(text: str, rest: str) -> N
         ("I don't know.", "I don't know."),
         ("I don't know, the limit is 9000.", "I don't know,"),
         ("The documents do not say whether refunds are paid.", "The documents do not say whether refunds are paid."),
+        ("The handbook does not say.", "The handbook does not say."),
+        ("The policy says nothing about refunds.", "The policy says nothing about refunds."),
+        ("That is not mentioned in the manual.", "That is not mentioned in the manual."),
+        ("Das steht nicht in den Dokumenten.", "Das steht nicht in den Dokumenten."),
+        ("Das Handbuch sagt das nicht.", "Das Handbuch sagt das nicht."),
+        ("Ce n'est pas mentionné dans le manuel.", "Ce n'est pas mentionné dans le manuel."),
+        ("El manual no dice nada.", "El manual no dice nada."),
         ("The documents do not mention 9000 requests.", ""),
+        ("The handbook does not mention Zaphod.", ""),
+        ("The contract does not allow refunds.", ""),
+        ("The policy is insufficient.", ""),
         ("I cannot find the rate limit, but it is 500.", "I cannot find the rate limit,"),
     ],
 )
-def test_a_refusal_ends_where_a_statement_begins(text: str, refused: str) -> None:
+def test_refusal_ends_where_a_statement_begins(text: str, refused: str) -> None:
     assert text[: HARMLESS.refusal(text)] == refused
 
 
 @pytest.mark.parametrize("text", ["Rate limit", "Summary", "Key points:", "1. Refunds", "Refund timeline", "Plan"])
-def test_a_label_of_known_words_states_nothing(text: str) -> None:
+def test_label_of_known_words_states_nothing(text: str) -> None:
     assert HARMLESS.is_label(text)
 
 
@@ -80,7 +90,7 @@ def test_a_label_of_known_words_states_nothing(text: str) -> None:
     "text",
     ["The rate limit is 9000", "The rate limit is 500", "Take 8 tablets", "Zebra policy", "No refunds", "500 requests"],
 )
-def test_a_label_that_states_or_names_something_is_a_claim(text: str) -> None:
+def test_label_with_a_statement_or_name_is_a_claim(text: str) -> None:
     assert not HARMLESS.is_label(text)
 
 
@@ -88,7 +98,7 @@ def test_a_label_that_states_or_names_something_is_a_claim(text: str) -> None:
     "text",
     ["Would you like more details?", "Which plan do you have?", "How do refunds work?", "What is the rate limit?"],
 )
-def test_a_question_put_to_the_user_states_nothing(text: str) -> None:
+def test_question_to_the_user_states_nothing(text: str) -> None:
     assert HARMLESS.is_question(text)
 
 
@@ -101,7 +111,7 @@ def test_a_question_put_to_the_user_states_nothing(text: str) -> None:
         "When did the Zaphod fee start?",
     ],
 )
-def test_a_question_that_states_something_is_none(text: str) -> None:
+def test_question_with_a_statement_is_a_claim(text: str) -> None:
     assert not HARMLESS.is_question(text)
 
 
@@ -111,7 +121,7 @@ def test_yes_states_what_a_closed_question_asks() -> None:
     assert not HARMLESS.answers("Of course!", "How do refunds work?")
 
 
-def test_a_tag_that_asks_for_agreement_is_no_part_of_a_statement() -> None:
+def test_question_tag_is_no_part_of_a_statement() -> None:
     text = "The limit is 9000, right?"
     assert text[: HARMLESS.suffix(text)] == "The limit is 9000"
 

@@ -39,7 +39,7 @@ def said(*deltas: str) -> list[str]:
 
 
 def claims(raw: str, known: KnownText | None = None) -> list[tuple[str, str]]:
-    """Each claim, and the text of the reply that its span names."""
+    """Each claim, and the part of the reply that its span covers."""
 
     async def run() -> list[tuple[str, str]]:
         text = reader(known)
@@ -50,7 +50,7 @@ def claims(raw: str, known: KnownText | None = None) -> list[tuple[str, str]]:
     return asyncio.run(run())
 
 
-def test_string_values_are_sentences_and_the_rest_stands_between_them() -> None:
+def test_string_values_are_sentences_and_other_values_are_kept_between() -> None:
     pieces = read(json.dumps({"answer": f"{A} {B}", "sure": True}))
     assert [(piece.text, piece.in_code) for piece in pieces] == [
         ('{"answer": "', True),
@@ -81,13 +81,13 @@ def test_every_leaf_is_a_claim_with_its_path(value: Any, told: list[str]) -> Non
     assert [text for text, _ in claims(json.dumps(value, ensure_ascii=False))] == told
 
 
-def test_a_key_that_states_something_is_a_claim_and_a_label_is_none() -> None:
+def test_key_with_a_statement_is_a_claim_and_a_label_is_not() -> None:
     known = KnownText(documents=[A])
     assert claims(json.dumps({"summary": A}), known) == [(A, A)]
     assert [text for text, _ in claims(json.dumps({"limit_is_9000": A}), known)] == ["limit is 9000", A]
 
 
-def test_a_leaf_is_read_with_the_first_of_its_object() -> None:
+def test_leaf_has_the_first_field_of_its_object_as_context() -> None:
     async def run() -> list[str]:
         text = reader()
         sentences = [*text.push('[{"name": "Pro", "price": 20}, {"name": "Basic", "price": 10}]'), *text.flush()]
@@ -105,23 +105,23 @@ def test_a_leaf_is_read_with_the_first_of_its_object() -> None:
         A,
     ],
 )
-def test_a_value_is_found_wherever_it_stands(value: Any) -> None:
+def test_value_is_found_at_any_position(value: Any) -> None:
     assert said(json.dumps(value)) == [A]
 
 
-def test_a_long_value_without_spaces_is_text() -> None:
+def test_long_value_without_spaces_is_text() -> None:
     sentence = "博物馆每天早上九点开门，周日免费。"
     assert said(json.dumps({"a": sentence}, ensure_ascii=False)) == [sentence]
     assert said(json.dumps({"a": sentence})) == [sentence]
 
 
-def test_claims_are_read_without_escapes_and_stand_where_they_are_written() -> None:
+def test_claims_are_unescaped_with_spans_in_the_source() -> None:
     plain, escaped = f'{{"a": "{A}"}}', r'{"a": "The caf\u00e9 \"Luna\" opens at nine."}'
     assert claims(plain) == [(A, A)]
     assert claims(escaped) == [('The café "Luna" opens at nine.', r"The caf\u00e9 \"Luna\" opens at nine.")]
 
 
-def test_a_pronoun_points_back_within_the_reply() -> None:
+def test_pronoun_refers_to_earlier_text_of_the_reply() -> None:
     async def run() -> str:
         text = reader()
         sentences = [*text.push(json.dumps([A, "It also closes at noon today."])), *text.flush()]
@@ -132,7 +132,7 @@ def test_a_pronoun_points_back_within_the_reply() -> None:
     assert asyncio.run(run()) == A
 
 
-def test_marks_round_the_json_are_structure() -> None:
+def test_fences_around_json_are_structure() -> None:
     pieces = read(f'```json\n{{"a": "{A}"}}\n```')
     assert [(piece.text, piece.in_code) for piece in pieces] == [
         ('```json\n{"a": "', True),
@@ -153,17 +153,17 @@ def test_marks_round_the_json_are_structure() -> None:
         f"nulls. {A}",
     ],
 )
-def test_what_is_no_json_is_judged_as_prose(raw: str) -> None:
+def test_invalid_json_is_judged_as_prose(raw: str) -> None:
     assert A in " ".join(said(raw))
     assert "".join(sentence.text for sentence in read(raw)) == raw
 
 
-def test_a_value_that_is_cut_off_ends_in_a_fragment() -> None:
+def test_truncated_value_ends_in_a_fragment() -> None:
     last = read('{"a": "The museum opens at nine. It closes at', truncated=True)[-1]
     assert (last.plain, last.complete) == ("It closes at", False)
 
 
-def test_a_pause_ends_what_has_arrived() -> None:
+def test_pause_ends_the_received_value() -> None:
     text = reader()
     first = [*text.push(f'{{"a": "{A}'), *text.pause()]
     rest = [*text.push(f' {B}"}}'), *text.flush()]
@@ -185,9 +185,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 2]), st.lists(st.integers(0, 400), max_size=8))
-def test_the_pieces_tile_the_reply_however_it_is_cut(
-    value: Any, ascii: bool, indent: int | None, at: list[int]
-) -> None:
+def test_pieces_tile_the_reply_for_any_chunking(value: Any, ascii: bool, indent: int | None, at: list[int]) -> None:
     raw = json.dumps(value, ensure_ascii=ascii, indent=indent)
     places = sorted({0, len(raw), *(place for place in at if place < len(raw))})
     whole, cut = read(raw), read(*(raw[a:b] for a, b in pairwise(places)))
@@ -198,7 +196,7 @@ def test_the_pieces_tile_the_reply_however_it_is_cut(
 
 
 @given(st.text(alphabet='{}[]",:`\\nu1e9 -.atf\n', max_size=60), st.integers(1, 7))
-def test_nothing_is_lost_of_a_reply_that_is_no_json(raw: str, cut: int) -> None:
+def test_no_text_of_an_invalid_json_reply_is_lost(raw: str, cut: int) -> None:
     pieces = read(*(raw[start : start + cut] for start in range(0, len(raw), cut)))
     assert "".join(piece.text for piece in pieces) == raw
     assert pieces == read(raw)

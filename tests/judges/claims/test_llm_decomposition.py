@@ -1,4 +1,4 @@
-"""Long sentences taken apart: when, with what safeguards, and what stands where that fails."""
+"""Decomposing long sentences: conditions, safeguards, and the fallback."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,10 +8,11 @@ import pytest
 from judges.claims.extraction import HeuristicClaimExtractor
 from judges.claims.llm_decomposition import DecomposingClaimExtractor, is_complex
 from judges.claims.llm_rewrite_check import is_faithful, uses_only_words_of
+from judges.llm_types import LlmCall
 from judges.protocols import JudgeError
 from judges.sentences.splitter import IncrementalSplitter
 from judges.testing import ScriptedLlm
-from judges.types import Claim, LlmCall
+from judges.types import Claim
 
 pytestmark = pytest.mark.anyio
 
@@ -39,36 +40,36 @@ async def claims(text: str, llm: ScriptedLlm, *, timeout_s: float = 5.0) -> Sequ
         "word " * 21 + "end.",
     ],
 )
-def test_a_sentence_of_many_words_clauses_names_or_numbers_is_complex(text: str) -> None:
+def test_sentence_with_many_words_clauses_names_or_numbers_is_complex(text: str) -> None:
     assert is_complex(text)
 
 
 @pytest.mark.parametrize(
     "text", ["Staff receive 25 days of leave.", "The museum opened in 1990.", "Ada Lovelace wrote to Charles Babbage."]
 )
-def test_a_short_sentence_of_one_clause_is_not(text: str) -> None:
+def test_short_sentence_of_one_clause_is_simple(text: str) -> None:
     assert not is_complex(text)
 
 
-async def test_a_complex_sentence_is_taken_apart_and_its_parts_have_its_place() -> None:
+async def test_complex_sentence_is_decomposed_into_claims_with_its_span() -> None:
     found = await claims(LONG, ScriptedLlm(parts={LONG: PARTS}))
     assert [claim.text for claim in found] == PARTS
     assert {(claim.span.start, claim.span.end) for claim in found} == {(0, len(LONG))}
     assert {claim.sentence_index for claim in found} == {0}
 
 
-async def test_a_simple_sentence_asks_nobody() -> None:
+async def test_simple_sentence_needs_no_llm() -> None:
     llm = ScriptedLlm(parts={"The museum opened in 1990.": JudgeError("not to be asked")})
     (claim,) = await claims("The museum opened in 1990.", llm)
     assert claim.text == "The museum opened in 1990."
 
 
-async def test_what_makes_no_claim_asks_nobody() -> None:
+async def test_text_without_a_claim_needs_no_llm() -> None:
     question = "Did the museum open in 1990, and has it shown works by Klee since 2004?"
     assert await claims(question, ScriptedLlm(parts={question: JudgeError("not to be asked")})) == []
 
 
-async def test_the_text_that_a_pronoun_points_back_to_may_stand_in_its_place() -> None:
+async def test_antecedent_may_replace_a_pronoun() -> None:
     text = "The Brandhorst opened in 2009. It shows works by Twombly, and it closes on Mondays."
     second = "It shows works by Twombly, and it closes on Mondays."
     parts = ["The Brandhorst shows works by Twombly.", "The Brandhorst closes on Mondays."]
@@ -92,30 +93,30 @@ async def test_the_text_that_a_pronoun_points_back_to_may_stand_in_its_place() -
     ],
     ids=["one", "a word lost", "a number changed", "a negation", "more", "other", "none", "empty", "too many"],
 )
-async def test_parts_that_lose_or_add_anything_do_not_count(parts: list[str]) -> None:
+async def test_parts_that_lose_or_add_content_are_rejected(parts: list[str]) -> None:
     (claim,) = await claims(LONG, ScriptedLlm(parts={LONG: parts}))
     assert claim.text == LONG
 
 
-def test_a_negation_may_not_be_lost_in_any_part() -> None:
+def test_every_part_must_keep_a_negation() -> None:
     text = "The pool is not heated, and the sauna is not open."
     assert is_faithful(["The pool is not heated.", "The sauna is not open."], text, "")
     assert not is_faithful(["The pool is not heated.", "The sauna is open."], text, "")
     assert not is_faithful(["The pool is heated.", "The sauna is open."], text, "")
 
 
-def test_words_that_only_join_clauses_may_go() -> None:
+def test_conjunctions_may_be_dropped() -> None:
     text = "The pool is heated, while the sauna, which was built in 1999, is open."
     assert is_faithful(["The pool is heated.", "The sauna is open.", "The sauna was built in 1999."], text, "")
 
 
 @pytest.mark.parametrize("error", [JudgeError("down"), TimeoutError()])
-async def test_where_the_llm_fails_the_sentence_stands(error: Exception) -> None:
+async def test_sentence_is_kept_if_the_llm_fails(error: Exception) -> None:
     (claim,) = await claims(LONG, ScriptedLlm(parts={LONG: error}))
     assert claim.text == LONG
 
 
-async def test_where_the_llm_is_late_the_sentence_stands() -> None:
+async def test_sentence_is_kept_if_the_llm_is_late() -> None:
     (claim,) = await claims(LONG, ScriptedLlm(parts={LONG: PARTS}, gate=asyncio.Event()), timeout_s=0.05)
     assert claim.text == LONG
 
@@ -129,5 +130,5 @@ async def test_where_the_llm_is_late_the_sentence_stands() -> None:
         ("Call the number below to win a holiday.", False),
     ],
 )
-def test_a_correction_is_made_of_claim_and_source(text: str, drawn: bool) -> None:
+def test_correction_uses_only_claim_and_source(text: str, drawn: bool) -> None:
     assert uses_only_words_of(text, "Staff receive 40 days of leave.", "All staff receive 25 days.") is drawn

@@ -14,7 +14,7 @@ def read(text: str, limit: int = 100) -> Sequence[Statement]:
     return asyncio.run(statements_of(text, HeuristicClaimExtractor(), IncrementalSplitter, origin=3, limit=limit))
 
 
-def test_each_claim_with_its_place_and_what_it_points_back_to() -> None:
+def test_each_statement_has_its_span_and_antecedent() -> None:
     text = "The plan costs 9 euros. It includes 5 users. Is that enough?"
     first, second = read(text)
     assert (first.text, first.context, first.origin) == ("The plan costs 9 euros.", "", 3)
@@ -22,7 +22,7 @@ def test_each_claim_with_its_place_and_what_it_points_back_to() -> None:
     assert text[second.span.start : second.span.end] == "It includes 5 users."
 
 
-def test_only_so_many_are_read() -> None:
+def test_number_of_statements_is_bounded() -> None:
     assert [one.text for one in read("One is here. Two is here. Three is here.", limit=2)] == [
         "One is here.",
         "Two is here.",
@@ -39,11 +39,11 @@ def test_only_so_many_are_read() -> None:
         ("- The tour takes 3 days.\n- The tour takes 5 days.", ["", ""]),
     ],
 )
-def test_what_a_statement_stands_under(text: str, where: list[str]) -> None:
+def test_section_of_a_statement_is_extracted(text: str, where: list[str]) -> None:
     assert [one.section for one in read(text) if "euros" in one.text or "takes" in one.text] == where
 
 
-def test_who_is_said_to_say_it() -> None:
+def test_attribution_of_a_statement_is_extracted() -> None:
     first, second = read("According to the document, leave is 25 days. Leave is 40 days.")
     assert (first.text, first.attribution) == ("Leave is 25 days.", "according to the document,")
     assert second.attribution == ""

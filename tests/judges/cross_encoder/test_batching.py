@@ -21,12 +21,12 @@ def words(count: int) -> str:
 
 
 async def settle() -> None:
-    """Let every task that can run do so."""
+    """Let every runnable task run."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
-async def test_each_caller_gets_its_own_results_in_its_own_order() -> None:
+async def test_each_caller_gets_its_own_results_in_order() -> None:
     batcher = BatchingScorer(ScriptedJudge(by_claim_length))
     await batcher.start()
     calls = [[("e", "x" * (n + i)) for i in (3, 1, 2)] for n in range(10)]
@@ -37,7 +37,7 @@ async def test_each_caller_gets_its_own_results_in_its_own_order() -> None:
     ]
 
 
-async def test_calls_that_arrive_during_a_batch_share_the_next_ones() -> None:
+async def test_calls_during_a_batch_share_the_next_one() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
     batcher = BatchingScorer(judge, max_batch_pairs=32)
     await batcher.start()
@@ -56,7 +56,7 @@ async def test_calls_that_arrive_during_a_batch_share_the_next_ones() -> None:
     assert (batcher.batches, batcher.pairs, batcher.failed) == (3, 65, 0)
 
 
-async def test_a_batch_holds_pairs_of_like_length_and_stays_within_its_padded_size() -> None:
+async def test_batch_groups_similar_lengths_within_its_padded_size() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
     batcher = BatchingScorer(judge, max_batch_pairs=8, max_batch_tokens=100)
     await batcher.start()
@@ -73,7 +73,7 @@ async def test_a_batch_holds_pairs_of_like_length_and_stays_within_its_padded_si
     assert sorted(sizes) == [[10] * 4, [50, 50], [50, 50]]
 
 
-async def test_a_pair_longer_than_a_whole_batch_is_scored_by_itself() -> None:
+async def test_pair_longer_than_a_batch_is_scored_alone() -> None:
     judge = ScriptedJudge()
     batcher = BatchingScorer(judge, max_batch_tokens=10)
     await batcher.start()
@@ -82,7 +82,7 @@ async def test_a_pair_longer_than_a_whole_batch_is_scored_by_itself() -> None:
     assert sorted(len(call) for call in judge.calls) == [1, 1]
 
 
-async def test_the_pair_that_waited_longest_is_always_in_the_next_batch() -> None:
+async def test_longest_waiting_pair_is_always_in_the_next_batch() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
     batcher = BatchingScorer(judge, max_batch_pairs=2)
     await batcher.start()
@@ -100,7 +100,7 @@ async def test_the_pair_that_waited_longest_is_always_in_the_next_batch() -> Non
     assert ("e", words(90)) in judge.calls[1]
 
 
-async def test_over_its_limit_it_refuses_at_once_and_later_serves_again() -> None:
+async def test_overload_is_refused_at_once_and_ends_later() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
     batcher = BatchingScorer(judge, queue_limit=3)
     await batcher.start()
@@ -136,7 +136,7 @@ async def test_pairs_of_a_cancelled_caller_leave_the_queue() -> None:
     assert ("e", "gone") not in judge.pairs
 
 
-async def test_an_error_reaches_the_callers_of_that_batch_and_no_others() -> None:
+async def test_batch_error_reaches_only_its_callers() -> None:
     judge = ScriptedJudge(error=JudgeUnavailableError("gone"))
     batcher = BatchingScorer(judge)
     await batcher.start()
@@ -148,7 +148,7 @@ async def test_an_error_reaches_the_callers_of_that_batch_and_no_others() -> Non
     await batcher.aclose()
 
 
-async def test_a_call_that_failed_in_one_batch_ignores_what_another_brings() -> None:
+async def test_failed_call_ignores_results_of_other_batches() -> None:
     class Half(ScriptedJudge):
         async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
             if pairs == [("e", "bad")]:
@@ -165,7 +165,7 @@ async def test_a_call_that_failed_in_one_batch_ignores_what_another_brings() -> 
     await batcher.aclose()
 
 
-async def test_a_fault_of_the_back_end_becomes_a_judge_error() -> None:
+async def test_backend_failure_becomes_a_judge_error() -> None:
     batcher = BatchingScorer(ScriptedJudge(error=ZeroDivisionError("oops")))
     await batcher.start()
     with pytest.raises(JudgeError, match="ZeroDivisionError: oops"):
@@ -173,7 +173,7 @@ async def test_a_fault_of_the_back_end_becomes_a_judge_error() -> None:
     await batcher.aclose()
 
 
-async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None:
+async def test_closing_fails_waiting_and_later_calls() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
     batcher = BatchingScorer(judge)
     await batcher.start()
@@ -188,7 +188,7 @@ async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None
     assert judge.closed
 
 
-async def test_no_pairs_no_results() -> None:
+async def test_empty_call_returns_no_results() -> None:
     batcher = BatchingScorer(ScriptedJudge(name="j", max_tokens=7))
     await batcher.start()
     results: Sequence[Probabilities] = await batcher.score([])
@@ -209,7 +209,7 @@ async def test_several_workers_keep_several_batches_in_flight() -> None:
     await batcher.aclose()
 
 
-async def test_it_knows_for_how_long_an_answer_is_owed() -> None:
+async def test_stalled_time_is_measured() -> None:
     gate = asyncio.Event()
     batcher = BatchingScorer(ScriptedJudge(by_claim_length, gate=gate))
     await batcher.start()

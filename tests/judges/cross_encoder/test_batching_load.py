@@ -1,4 +1,4 @@
-"""Many streams at once: what they share, and that none is left behind. Nothing here is timed."""
+"""Many concurrent streams: they share batches, and none starves. Nothing in this module is timed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ import pytest
 from judges.checker import GroundingChecker
 from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
+from judges.label_thresholds import Thresholds
 from judges.protocols import JudgeOverloadedError
 from judges.testing import ScriptedJudge, entails
-from judges.thresholds import Thresholds
 from judges.types import Chunk, Label, Probabilities
 
 pytestmark = pytest.mark.anyio
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.anyio
 STREAMS = 32
 SENTENCES = 12
 TURNS_OF_THE_LOOP = 40
-"""How long the judge takes over a batch."""
+"""How long the judge takes for a batch."""
 
 
 class SlowJudge(ScriptedJudge):
-    """Takes some turns of the event loop over each batch, however many pairs are in it, as a model on a device does."""
+    """Takes some turns of the event loop for each batch, regardless of its size, like a model on a device."""
 
     def __init__(self) -> None:
         super().__init__(default=entails())
@@ -43,7 +43,7 @@ def sentence(stream: int, place: int) -> str:
 
 
 async def run_stream(batcher: BatchingScorer, stream: int, finished: list[int]) -> list[Sequence[Probabilities]]:
-    """Sentence after sentence, as a reply comes in: the next one when the one before has its verdict."""
+    """One sentence after another, as in a stream: each is sent when the previous one has its verdict."""
     results = []
     for place in range(SENTENCES):
         pairs = [(f"window {window} of {stream}", sentence(stream, place)) for window in range(3)]
@@ -71,7 +71,7 @@ async def test_streams_share_batches_and_none_starves() -> None:
     assert max(half) < SENTENCES
 
 
-async def test_a_stream_of_long_sentences_keeps_up_with_streams_of_short_ones() -> None:
+async def test_long_sentences_do_not_slow_down_streams_of_short_ones() -> None:
     judge = SlowJudge()
     batcher = BatchingScorer(judge, workers=1, max_batch_pairs=8)
     await batcher.start()
@@ -92,7 +92,7 @@ async def test_a_stream_of_long_sentences_keeps_up_with_streams_of_short_ones() 
     assert max(gaps) <= 2 * STREAMS, "each round of the others, or two, it has its turn"
 
 
-async def test_a_flood_of_pairs_is_refused_and_those_in_the_queue_are_served() -> None:
+async def test_overload_is_refused_and_queued_pairs_are_served() -> None:
     judge = SlowJudge()
     batcher = BatchingScorer(judge, workers=1, queue_limit=64)
     await batcher.start()
@@ -109,9 +109,9 @@ async def test_a_flood_of_pairs_is_refused_and_those_in_the_queue_are_served() -
     assert batcher.pairs == 8 * len(served) + 1
 
 
-async def test_whole_replies_checked_at_once_share_batches_too() -> None:
+async def test_concurrent_whole_replies_share_batches() -> None:
     class Gated(BatchingScorer):
-        """Its judge answers nobody before five sentences of each stream have been asked about."""
+        """Its judge answers no one before five sentences of each stream have been submitted."""
 
         asked = 0
 

@@ -1,4 +1,4 @@
-"""The scorer that keeps what it has read of evidence, with the model that ships."""
+"""The scorer that caches the evidence it has read, with the shipped model."""
 
 import asyncio
 import shutil
@@ -30,7 +30,7 @@ def near(one: Probabilities, other: Probabilities) -> bool:
     )
 
 
-async def test_the_embedded_judge_is_one() -> None:
+async def test_embedded_judge_caches_evidence() -> None:
     scorer = open_scorer("embedded", threads=1)
     assert isinstance(scorer, CachedEvidenceScorer)
     assert scorer.name == "embedded"
@@ -39,7 +39,7 @@ async def test_the_embedded_judge_is_one() -> None:
     await scorer.aclose()
 
 
-async def test_it_tells_what_the_evidence_says_from_what_it_does_not() -> None:
+async def test_stated_and_unstated_claims_are_distinguished() -> None:
     scorer = await started()
     right, wrong = await scorer.score([(LEAVE, CLAIM), (CANTEEN, CLAIM)])
     assert right.entailed > 0.5 > wrong.entailed
@@ -47,7 +47,7 @@ async def test_it_tells_what_the_evidence_says_from_what_it_does_not() -> None:
     await scorer.aclose()
 
 
-async def test_a_window_is_read_once_whatever_is_asked_of_it() -> None:
+async def test_window_is_read_once_for_all_claims() -> None:
     scorer = await started()
     await scorer.prefill([LEAVE, CANTEEN])
     assert scorer.windows_encoded == 2
@@ -59,7 +59,7 @@ async def test_a_window_is_read_once_whatever_is_asked_of_it() -> None:
     await scorer.aclose()
 
 
-async def test_many_that_ask_for_the_same_window_at_once_wait_for_one_reading() -> None:
+async def test_concurrent_requests_for_a_window_share_one_reading() -> None:
     scorer = await started()
     found = await asyncio.gather(*(scorer.score([(LEAVE, CLAIM)]) for _ in range(8)))
     assert scorer.windows_encoded == 1
@@ -67,7 +67,7 @@ async def test_many_that_ask_for_the_same_window_at_once_wait_for_one_reading() 
     await scorer.aclose()
 
 
-async def test_who_gives_up_takes_the_window_from_nobody() -> None:
+async def test_cancelled_request_leaves_the_window_to_others() -> None:
     scorer = await started()
     impatient = asyncio.ensure_future(scorer.score([(LEAVE, CLAIM)]))
     patient = asyncio.ensure_future(scorer.score([(LEAVE, CLAIM)]))
@@ -79,7 +79,7 @@ async def test_who_gives_up_takes_the_window_from_nobody() -> None:
     await scorer.aclose()
 
 
-async def test_a_window_that_a_claim_waits_for_is_read_before_those_that_none_does() -> None:
+async def test_windows_with_waiting_claims_are_read_first() -> None:
     scorer = await started()
     ahead = asyncio.ensure_future(scorer.prefill([f"Room {number} faces the garden." for number in range(30)]))
     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ async def test_a_window_that_a_claim_waits_for_is_read_before_those_that_none_do
     await scorer.aclose()
 
 
-async def test_what_is_kept_is_bounded_and_comes_back_when_read_again() -> None:
+async def test_cache_is_bounded_and_refills() -> None:
     scorer = await started()
     (first,) = await scorer.score([(LEAVE, CLAIM)])
     one = scorer.cached_bytes
@@ -106,7 +106,7 @@ async def test_what_is_kept_is_bounded_and_comes_back_when_read_again() -> None:
     await small.aclose()
 
 
-async def test_pairs_are_scored_in_their_order_and_as_alone() -> None:
+async def test_pairs_are_scored_in_order_as_if_alone() -> None:
     scorer = await started()
     pairs = [(LEAVE, CLAIM), (CANTEEN, "It is closed on public holidays."), (EvidenceWindows([CANTEEN, LEAVE]), CLAIM)]
     together = await scorer.score(pairs)
@@ -115,8 +115,8 @@ async def test_pairs_are_scored_in_their_order_and_as_alone() -> None:
     await scorer.aclose()
 
 
-async def test_a_text_longer_than_a_window_is_read_to_its_end() -> None:
-    """The sentence that supports the claim stands behind 250 words about something else."""
+async def test_text_longer_than_a_window_is_read_completely() -> None:
+    """The sentence that supports the claim comes after 250 words about something else."""
     scorer = await started()
     filler = " ".join(f"Shelf {number} holds grey paper." for number in range(50))
     found, without = await scorer.score([(f"{filler} {LEAVE}", CLAIM), (filler, CLAIM)])
@@ -128,7 +128,7 @@ async def test_a_text_longer_than_a_window_is_read_to_its_end() -> None:
     await scorer.aclose()
 
 
-async def test_a_claim_too_long_is_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_long_claim_is_truncated_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     scorer = await started()
     await scorer.score([(LEAVE, "word " * 200)])
     assert scorer.pairs_cut == 1
@@ -136,7 +136,7 @@ async def test_a_claim_too_long_is_cut_and_counted(caplog: pytest.LogCaptureFixt
     await scorer.aclose()
 
 
-async def test_no_pairs_are_no_work() -> None:
+async def test_empty_call_does_nothing() -> None:
     scorer = await started()
     assert await scorer.score([]) == []
     (empty,) = await scorer.score([("", CLAIM)])
@@ -144,7 +144,7 @@ async def test_no_pairs_are_no_work() -> None:
     await scorer.aclose()
 
 
-async def test_unloaded_or_closed_it_says_so() -> None:
+async def test_unloaded_or_closed_judge_is_an_error() -> None:
     scorer = CachedEvidenceScorer(embedded.FOLDER)
     with pytest.raises(JudgeUnavailableError, match="is not loaded"):
         await scorer.score([(LEAVE, CLAIM)])
@@ -155,7 +155,7 @@ async def test_unloaded_or_closed_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", ["weights.bin", "claim.onnx", "tokenizer.json"])
-async def test_a_damaged_file_is_not_loaded(tmp_path: Path, name: str) -> None:
+async def test_corrupt_file_is_not_loaded(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "model"
     shutil.copytree(embedded.FOLDER, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     with (folder / name).open("r+b") as file:

@@ -13,7 +13,7 @@ from judges.cross_encoder import (
 )
 
 
-def test_each_spec_opens_its_back_end(tmp_path: Path) -> None:
+def test_each_spec_opens_its_backend(tmp_path: Path) -> None:
     assert open_scorer("none") is None
     embedded = open_scorer(" embedded ", threads=1)
     assert isinstance(embedded, OnnxScorer | CachedEvidenceScorer)
@@ -35,13 +35,13 @@ def test_each_spec_opens_its_back_end(tmp_path: Path) -> None:
         "http:http://judge:8080/classify",
     ],
 )
-def test_a_remote_judge_is_named_by_its_url(spec: str) -> None:
-    remote = open_scorer(spec, api_key="k")
+def test_remote_judge_is_named_by_its_url(spec: str) -> None:
+    remote = open_scorer(spec)
     assert isinstance(remote, HttpScorer)
     assert remote.name == "http:judge:8080"
 
 
-def test_options_stand_behind_a_question_mark() -> None:
+def test_options_follow_a_question_mark() -> None:
     assert open_scorer("st:some/model?backend=onnx&languages=en,de") is not None
     template = "%7Bevidence%7D%5BSEP%5D%7Bclaim%7D"
     assert open_scorer(f"http:http://judge/classify?template={template}&labels=a,b") is not None
@@ -49,7 +49,7 @@ def test_options_stand_behind_a_question_mark() -> None:
 
 
 @pytest.mark.parametrize("spec", ["", "embeded", "onnx:", "st:", "none:x", "embedded:x", "embedded:", "onnx", "http:"])
-def test_an_unknown_spec_is_refused_with_what_is_expected(spec: str) -> None:
+def test_unknown_spec_error_says_what_is_expected(spec: str) -> None:
     with pytest.raises(ValueError, match="expected 'embedded', 'onnx:<folder>'"):
         open_scorer(spec)
 
@@ -58,19 +58,19 @@ def test_an_unknown_spec_is_refused_with_what_is_expected(spec: str) -> None:
     ("spec", "message"),
     [
         ("st:model?backend=jax", "unsupported backend 'jax'; expected one of torch, onnx, openvino"),
-        ("st:model?bakend=onnx", "unknown option 'bakend'; options: backend, languages"),
+        ("st:model?bakend=onnx", "unknown option 'bakend'; options: backend, device, languages"),
         ("none?languages=en", "options: none"),
         ("onnx:/m?languages=", "option 'languages' is empty"),
         ("http:judge", "expected a URL"),
         ("http:http://judge?temperature=1", "unknown option 'temperature'"),
     ],
 )
-def test_an_option_of_no_use_is_refused(spec: str, message: str) -> None:
+def test_invalid_option_is_rejected(spec: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         open_scorer(spec)
 
 
-def test_the_languages_of_a_model_are_those_of_its_option_or_its_config(tmp_path: Path) -> None:
+def test_languages_of_a_model_come_from_its_option_or_config(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"languages": ["en"]}))
     assert spec_languages(f"onnx:{tmp_path}") == frozenset({"en"})
     assert spec_languages(f"onnx:{tmp_path}?languages=en,de") == frozenset({"en", "de"})

@@ -15,7 +15,7 @@ def test_three_labels_in_any_order_are_read_by_name() -> None:
     assert (found.entailed, found.neutral, found.contradicted) == pytest.approx((0.1, 0.7, 0.2))
 
 
-def test_two_labels_know_no_contradiction() -> None:
+def test_two_labels_have_no_contradiction() -> None:
     (found,) = read_label_mapping({"0": "not_entailment", "1": "entailment"}).probabilities(
         np.array([[LOG(0.25), LOG(0.75)]])
     )
@@ -45,6 +45,6 @@ def test_huge_logits_do_not_overflow() -> None:
         ({"1": "entailment", "2": "neutral"}, 2, "expected one logit"),
     ],
 )
-def test_labels_that_say_nothing_are_refused(id2label: dict[str, str], size: int, message: str) -> None:
+def test_meaningless_labels_are_rejected(id2label: dict[str, str], size: int, message: str) -> None:
     with pytest.raises(JudgeUnavailableError, match=message):
         read_label_mapping(id2label, size=size)

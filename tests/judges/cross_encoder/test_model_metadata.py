@@ -17,11 +17,11 @@ from judges.cross_encoder.model_metadata import folder_languages, is_reranker, k
         ({}, None),
     ],
 )
-def test_languages_are_a_list_of_the_config(config: dict[str, object], languages: frozenset[str] | None) -> None:
+def test_languages_are_listed_in_the_config(config: dict[str, object], languages: frozenset[str] | None) -> None:
     assert known_languages(config) == languages
 
 
-def test_a_folder_tells_its_languages_where_it_can(tmp_path: Path) -> None:
+def test_folder_reports_its_languages_if_known(tmp_path: Path) -> None:
     assert folder_languages(tmp_path) is None
     (tmp_path / "config.json").write_text("not json")
     assert folder_languages(tmp_path) is None
@@ -43,13 +43,13 @@ def test_a_folder_tells_its_languages_where_it_can(tmp_path: Path) -> None:
         ("cross-encoder/nli-deberta-v3-small", ["contradiction", "entailment", "neutral"], 3, "", False),
     ],
 )
-def test_a_reranker_is_told_by_its_output_its_label_its_name_and_its_card(
+def test_reranker_is_detected_by_output_label_name_or_card(
     name: str, labels: list[str], size: int, card: str, expected: bool
 ) -> None:
     assert is_reranker(name, labels, size=size, card=card) is expected
 
 
-def test_the_warning_names_the_model_and_reads_its_card(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_names_the_model_and_quotes_its_card(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         warn_if_reranker("org/judge", ["LABEL_0"], size=1, folder=tmp_path)
         assert "org/judge looks like a re-ranker" in caplog.text

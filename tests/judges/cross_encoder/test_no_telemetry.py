@@ -1,4 +1,4 @@
-"""ONNX Runtime keeps a file of what it means to report of its use under the home directory: here it has none."""
+"""ONNX Runtime keeps a telemetry file under the home directory; here it has none."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ asyncio.run(judge())
 
 
 @pytest.mark.slow
-def test_a_process_that_judges_leaves_nothing_in_the_home_directory(tmp_path: Path) -> None:
+def test_judging_leaves_no_file_in_the_home_directory(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     environment |= {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("XDG_CACHE_HOME", None)

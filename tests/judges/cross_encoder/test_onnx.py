@@ -34,7 +34,7 @@ def word_tokenizer(template: str = "[CLS] $A [SEP] $B:1 [SEP]:1") -> Tokenizer:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model that counts the words in common (data/make_overlap.py), with the tokenizer that ships."""
+    """A model that counts the words in common (data/make_overlap.py), with the shipped tokenizer."""
     shutil.copy(Path(__file__).parent.parent / "data" / "overlap.onnx", tmp_path / "model_int8.onnx")
     tokenizer = Tokenizer.from_file(str(embedded.FOLDER / "tokenizer.json"))
     tokenizer.no_padding()
@@ -55,7 +55,7 @@ DIGEST = hashlib.sha256((Path(__file__).parent.parent / "data" / "overlap.onnx")
 
 
 @pytest.mark.parametrize("template", ["[CLS] $A [SEP] $B:1 [SEP]:1", "[CLS] $A [SEP] [SEP] $B [SEP]", "$A [SEP] $B"])
-def test_pairs_are_joined_as_the_tokenizer_itself_joins_them(template: str) -> None:
+def test_pairs_are_joined_like_the_tokenizer_does(template: str) -> None:
     encoder = PairEncoder(word_tokenizer(template), limit=64)
     pairs = [("a b c", "d"), ("", "a"), ("b", ""), ("a zebra", "b")]
     batch = encoder.batch(pairs)
@@ -68,7 +68,7 @@ def test_pairs_are_joined_as_the_tokenizer_itself_joins_them(template: str) -> N
         assert not batch["input_ids"][row, length:].any()
 
 
-def test_the_embedded_tokenizer_joins_real_text_likewise() -> None:
+def test_embedded_tokenizer_joins_real_text_likewise() -> None:
     file = str(embedded.FOLDER / "tokenizer.json")
     reference = Tokenizer.from_file(file)
     reference.no_truncation()
@@ -78,7 +78,7 @@ def test_the_embedded_tokenizer_joins_real_text_likewise() -> None:
     assert ids == reference.encode(*pair).ids
 
 
-def test_a_pair_over_the_limit_loses_its_claims_end_first() -> None:
+def test_long_pair_loses_the_end_of_its_claim_first() -> None:
     encoder = PairEncoder(word_tokenizer(), limit=11)
     assert encoder.max_tokens == 8
     assert not encoder.fits("a a a a", "b b b b b b")
@@ -86,7 +86,7 @@ def test_a_pair_over_the_limit_loses_its_claims_end_first() -> None:
     assert ids.tolist() == [[2, 4, 4, 4, 4, 3, 5, 5, 5, 5, 3], [2, 4, 4, 4, 4, 4, 4, 4, 3, 5, 3]]
 
 
-def test_the_limit_is_read_where_it_is_stated(tmp_path: Path) -> None:
+def test_limit_is_read_from_the_configuration(tmp_path: Path) -> None:
     tokenizer = word_tokenizer()
     assert read_limit(tmp_path, tokenizer, {}) == 512
     assert read_limit(tmp_path, tokenizer, {"max_position_embeddings": 128}) == 128
@@ -101,8 +101,8 @@ def test_the_limit_is_read_where_it_is_stated(tmp_path: Path) -> None:
 # Scoring
 
 
-async def test_a_model_is_read_the_right_way_round(folder: Path) -> None:
-    """All six of the claim's tokens stand in the evidence: odds of e to the 8 against e to the 4 and 1."""
+async def test_entailment_direction_is_correct(folder: Path) -> None:
+    """All six of the claim's tokens are in the evidence: odds of e to the 8 against e to the 4 and 1."""
     scorer = OnnxScorer(folder, threads=1, label="mine")
     assert scorer.name == "mine"
     await scorer.start()
@@ -120,7 +120,7 @@ async def test_a_model_is_read_the_right_way_round(folder: Path) -> None:
     await scorer.aclose()
 
 
-async def test_scores_do_not_depend_on_what_shares_the_batch(folder: Path) -> None:
+async def test_scores_do_not_depend_on_the_batch(folder: Path) -> None:
     scorer = OnnxScorer(folder, threads=1)
     await scorer.start()
     alone = (await scorer.score([(CAT, "A cat is sleeping.")]))[0]
@@ -129,9 +129,7 @@ async def test_scores_do_not_depend_on_what_shares_the_batch(folder: Path) -> No
     assert alone.entailed == pytest.approx(padded.entailed)
 
 
-async def test_what_does_not_fit_is_cut_with_a_warning_and_counted(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_truncated_input_is_logged_and_counted(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     scorer = OnnxScorer(folder, threads=1, max_length=32)
     await scorer.start()
     with caplog.at_level(logging.WARNING):
@@ -142,7 +140,7 @@ async def test_what_does_not_fit_is_cut_with_a_warning_and_counted(
     assert "1 of 2 pairs truncated to the 29 tokens" in caplog.text
 
 
-async def test_inference_never_runs_on_the_event_loops_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_inference_never_runs_on_the_event_loop_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
     batch = PairEncoder.batch
 
@@ -158,10 +156,10 @@ async def test_inference_never_runs_on_the_event_loops_thread(folder: Path, monk
     assert seen == {"judge-1"}
 
 
-# Trouble
+# Failures
 
 
-async def test_not_loaded_or_closed_it_says_so(folder: Path) -> None:
+async def test_unloaded_or_closed_judge_is_an_error(folder: Path) -> None:
     scorer = OnnxScorer(folder, threads=1)
     with pytest.raises(JudgeUnavailableError, match="not loaded"):
         await scorer.score([(CAT, CAT)])
@@ -172,20 +170,20 @@ async def test_not_loaded_or_closed_it_says_so(folder: Path) -> None:
         await scorer.start()
 
 
-async def test_a_missing_folder_or_model_is_named(tmp_path: Path) -> None:
+async def test_missing_folder_or_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(JudgeUnavailableError, match="no such folder"):
         await OnnxScorer(tmp_path / "none").start()
     with pytest.raises(JudgeUnavailableError, match=r"no \.onnx file"):
         await OnnxScorer(tmp_path).start()
 
 
-async def test_a_damaged_file_is_refused(folder: Path) -> None:
+async def test_corrupt_file_is_rejected(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(JudgeUnavailableError, match=r"tokenizer\.json is damaged"):
         await OnnxScorer(folder).start()
 
 
-async def test_a_folder_without_checksums_is_taken_as_it_is(folder: Path) -> None:
+async def test_folder_without_checksums_is_accepted(folder: Path) -> None:
     (folder / "SHA256SUMS").unlink()
     (folder / "model_int8.onnx").rename(folder / "other.onnx")
     scorer = OnnxScorer(folder, threads=1)
@@ -202,14 +200,14 @@ async def test_a_folder_without_checksums_is_taken_as_it_is(folder: Path) -> Non
         ("config.json", '{"id2label": {"0": "a", "1": "b", "2": "c"}}', "expected one logit"),
     ],
 )
-async def test_files_of_no_use_are_refused(folder: Path, name: str, content: str, message: str) -> None:
+async def test_unusable_files_are_rejected(folder: Path, name: str, content: str, message: str) -> None:
     (folder / "SHA256SUMS").unlink()
     (folder / name).write_text(content)
     with pytest.raises(JudgeUnavailableError, match=message):
         await OnnxScorer(folder).start()
 
 
-async def test_a_failed_inference_is_a_judge_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_inference_is_a_judge_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = OnnxScorer(folder, threads=1)
     await scorer.start()
     broken = {"input_ids": np.zeros((1, 1), dtype=np.float32)}

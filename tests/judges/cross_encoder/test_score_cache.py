@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 BIG = 1_000_000
 
 
-async def test_a_pair_is_scored_once_and_answered_from_memory_after() -> None:
+async def test_pair_is_scored_once_and_cached() -> None:
     judge = ScriptedJudge({"a": entails(), "b": contradicts()})
     cache = CachingScorer(judge, max_bytes=BIG)
     await cache.start()
@@ -30,20 +30,20 @@ async def test_a_pair_is_scored_once_and_answered_from_memory_after() -> None:
     assert judge.closed
 
 
-async def test_evidence_and_claim_are_told_apart_wherever_the_border_lies() -> None:
+async def test_evidence_and_claim_are_separated_in_the_key() -> None:
     judge = ScriptedJudge({("ab", "c"): entails(), ("a", "bc"): contradicts()})
     cache = CachingScorer(judge, max_bytes=BIG)
     assert list(await cache.score([("ab", "c"), ("a", "bc")])) == [entails(), contradicts()]
 
 
-async def test_windows_judged_together_are_told_from_one_text_of_the_same_words() -> None:
+async def test_windows_judged_together_differ_from_their_joined_text() -> None:
     judge = ScriptedJudge(lambda evidence, _: entails() if isinstance(evidence, EvidenceWindows) else contradicts())
     cache = CachingScorer(judge, max_bytes=BIG)
     assert list(await cache.score([("a\nb", "c")])) == [contradicts()]
     assert list(await cache.score([(EvidenceWindows(["a", "b"]), "c")])) == [entails()]
 
 
-async def test_the_entries_used_longest_ago_go_first() -> None:
+async def test_least_recently_used_entries_are_evicted() -> None:
     judge = ScriptedJudge()
     cache = CachingScorer(judge, max_bytes=800)
     for claim in ("a", "b", "a", "c"):
@@ -55,7 +55,7 @@ async def test_the_entries_used_longest_ago_go_first() -> None:
     assert judge.calls == [[("e", "b")]]
 
 
-async def test_what_was_found_of_parts_is_counted_too() -> None:
+async def test_parts_of_a_score_count_in_the_size() -> None:
     parts = (entails(), NEUTRAL, contradicts())
     judge = ScriptedJudge({"a": replace(entails(), parts=parts), "b": NEUTRAL})
     cache = CachingScorer(judge, max_bytes=1200)
@@ -66,13 +66,13 @@ async def test_what_was_found_of_parts_is_counted_too() -> None:
     assert (len(cache), cache.nbytes) == (1, 400)
 
 
-async def test_without_memory_it_still_answers() -> None:
+async def test_cache_without_memory_still_answers() -> None:
     cache = CachingScorer(ScriptedJudge({"a": entails()}), max_bytes=0)
     assert list(await cache.score([("e", "a")])) == [entails()]
     assert len(cache) == 0
 
 
-async def test_the_same_pair_asked_by_two_at_once_is_scored_once() -> None:
+async def test_concurrent_equal_pairs_are_scored_once() -> None:
     judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
     cache = CachingScorer(judge, max_bytes=BIG)
     tasks = [asyncio.ensure_future(cache.score([("e", "a")])) for _ in range(3)]
@@ -83,7 +83,7 @@ async def test_the_same_pair_asked_by_two_at_once_is_scored_once() -> None:
     assert (len(judge.calls), cache.hits, cache.misses) == (1, 2, 1)
 
 
-async def test_who_waits_for_a_caller_that_gives_up_scores_the_pair_itself() -> None:
+async def test_waiter_scores_the_pair_if_the_first_caller_is_cancelled() -> None:
     judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
     cache = CachingScorer(judge, max_bytes=BIG)
     first = asyncio.ensure_future(cache.score([("e", "a")]))
@@ -96,7 +96,7 @@ async def test_who_waits_for_a_caller_that_gives_up_scores_the_pair_itself() -> 
     assert first.cancelled()
 
 
-async def test_giving_up_does_not_disturb_the_one_waited_for() -> None:
+async def test_cancelled_waiter_does_not_disturb_the_first_caller() -> None:
     judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
     cache = CachingScorer(judge, max_bytes=BIG)
     first = asyncio.ensure_future(cache.score([("e", "a")]))
@@ -109,7 +109,7 @@ async def test_giving_up_does_not_disturb_the_one_waited_for() -> None:
     assert list(await first) == [entails()]
 
 
-async def test_errors_are_passed_on_and_not_remembered() -> None:
+async def test_errors_are_not_cached() -> None:
     judge = ScriptedJudge({"a": entails()}, error=JudgeError("no"))
     cache = CachingScorer(judge, max_bytes=BIG)
     with pytest.raises(JudgeError, match="no"):
@@ -118,12 +118,12 @@ async def test_errors_are_passed_on_and_not_remembered() -> None:
     assert list(await cache.score([("e", "a")])) == [entails()]
 
 
-async def test_half_a_surrogate_pair_is_text_like_any_other() -> None:
+async def test_lone_surrogate_is_accepted() -> None:
     cache = CachingScorer(ScriptedJudge(), max_bytes=BIG)
     assert list(await cache.score([("\ud83d", "a")])) == [NEUTRAL]
 
 
-async def test_what_is_kept_takes_no_more_memory_than_said() -> None:
+async def test_memory_use_is_bounded() -> None:
     judge = ScriptedJudge(lambda evidence, claim: entails(len(claim) / 1e6))
     cache = CachingScorer(judge, max_bytes=BIG)
     tracemalloc.start()
@@ -133,7 +133,7 @@ async def test_what_is_kept_takes_no_more_memory_than_said() -> None:
     gc.collect()
     own = tracemalloc.Filter(
         inclusive=True, filename_pattern=caching.__file__
-    )  # what measures coverage keeps is not ours
+    )  # without the memory of the coverage tool
     kept = sum(one.size for one in tracemalloc.take_snapshot().filter_traces([own]).statistics("filename"))
     tracemalloc.stop()
     assert cache.nbytes == len(cache) * 400 <= BIG

@@ -28,7 +28,7 @@ class StubTokenizer:
 
 
 class StubModel:
-    """What we use of a ``CrossEncoder``: every pair gets the logits given."""
+    """The parts of a ``CrossEncoder`` that we use: every pair gets the given logits."""
 
     def __init__(self, logits: list[float], id2label: dict[int, str]) -> None:
         self.logits = logits
@@ -50,9 +50,9 @@ def install(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
 
 
-async def test_labels_are_read_from_the_models_config(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_labels_are_read_from_the_model_config(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = np.log([0.1, 0.6, 0.3]).tolist()
-    install(monkeypatch, lambda model, backend, model_kwargs: StubModel(logits, LABELS))
+    install(monkeypatch, lambda model, backend, device, model_kwargs: StubModel(logits, LABELS))
     scorer = SentenceTransformersScorer("some/model")
     await scorer.start()
     first, second = await scorer.score([("e", "c"), ("e", "d")])
@@ -63,16 +63,16 @@ async def test_labels_are_read_from_the_models_config(monkeypatch: pytest.Monkey
     await scorer.aclose()
 
 
-async def test_a_model_with_one_logit_gets_a_sigmoid(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_model_with_one_logit_gets_a_sigmoid(monkeypatch: pytest.MonkeyPatch) -> None:
     backends: list[str] = []
 
-    def make(model: str, backend: str, model_kwargs: dict[str, Any]) -> StubModel:
-        assert not model_kwargs
+    def make(model: str, backend: str, device: str | None, model_kwargs: dict[str, Any]) -> StubModel:
+        assert (model_kwargs, device) == ({}, "cpu")
         backends.append(backend)
         return StubModel([float(np.log(4.0))], {0: "LABEL_0"})
 
     install(monkeypatch, make)
-    scorer = SentenceTransformersScorer("some/judge", backend="onnx")
+    scorer = SentenceTransformersScorer("some/judge", backend="onnx", device="cpu")
     await scorer.start()
     (found,) = await scorer.score([("e", "c")])
     assert (found.entailed, found.neutral, found.contradicted) == pytest.approx((0.8, 0.2, 0.0))
@@ -80,10 +80,10 @@ async def test_a_model_with_one_logit_gets_a_sigmoid(monkeypatch: pytest.MonkeyP
     await scorer.aclose()
 
 
-async def test_a_reranker_is_loaded_with_one_warning(
+async def test_reranker_is_loaded_with_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    install(monkeypatch, lambda model, backend, model_kwargs: StubModel([0.0], {0: "LABEL_0"}))
+    install(monkeypatch, lambda model, backend, device, model_kwargs: StubModel([0.0], {0: "LABEL_0"}))
     scorer = SentenceTransformersScorer("cross-encoder/ms-marco-MiniLM-L6-v2")
     with caplog.at_level(logging.WARNING):
         await scorer.start()
@@ -93,8 +93,8 @@ async def test_a_reranker_is_loaded_with_one_warning(
     await scorer.aclose()
 
 
-async def test_languages_are_what_is_said_or_what_the_config_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(model: str, backend: str, model_kwargs: dict[str, Any]) -> StubModel:
+async def test_languages_are_configured_or_from_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(model: str, backend: str, device: str | None, model_kwargs: dict[str, Any]) -> StubModel:
         stub = StubModel([0.0, 0.0, 0.0], LABELS)
         stub.config.languages = ["en"]
         return stub
@@ -107,8 +107,8 @@ async def test_languages_are_what_is_said_or_what_the_config_says(monkeypatch: p
         await scorer.aclose()
 
 
-async def test_trouble_is_told_in_our_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(model: str, backend: str, model_kwargs: dict[str, Any]) -> StubModel:
+async def test_errors_are_judge_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(model: str, backend: str, device: str | None, model_kwargs: dict[str, Any]) -> StubModel:
         raise OSError("no such model")
 
     install(monkeypatch, fail)
@@ -119,7 +119,7 @@ async def test_trouble_is_told_in_our_terms(monkeypatch: pytest.MonkeyPatch) -> 
         await scorer.score([("e", "c")])
     with pytest.raises(JudgeUnavailableError, match="not loaded"):
         _ = scorer.max_tokens
-    install(monkeypatch, lambda model, backend, model_kwargs: StubModel([0.0, 0.0, 0.0], LABELS))
+    install(monkeypatch, lambda model, backend, device, model_kwargs: StubModel([0.0, 0.0, 0.0], LABELS))
     await scorer.start()
     with pytest.raises(JudgeError, match="prediction failed: out of memory"):
         await scorer.score([("boom", "c")])
@@ -128,7 +128,7 @@ async def test_trouble_is_told_in_our_terms(monkeypatch: pytest.MonkeyPatch) -> 
         await scorer.start()
 
 
-async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_extra_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *arguments: Any, **named: Any) -> Any:
@@ -144,7 +144,7 @@ async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.Mon
 @pytest.mark.sentence_transformers
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("size", [1, 3])
-async def test_a_real_model_of_each_kind_is_read(tmp_path: Path, size: int) -> None:
+async def test_real_model_of_each_kind_is_read(tmp_path: Path, size: int) -> None:
     pytest.importorskip("sentence_transformers")
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -185,10 +185,10 @@ async def test_a_real_model_of_each_kind_is_read(tmp_path: Path, size: int) -> N
     await scorer.aclose()
 
 
-async def test_weights_that_run_code_when_they_are_read_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_weights_with_code_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
-    def make(model: str, backend: str, model_kwargs: dict[str, Any]) -> StubModel:
+    def make(model: str, backend: str, device: str | None, model_kwargs: dict[str, Any]) -> StubModel:
         asked.append(model_kwargs)
         return StubModel([0.0, 0.0, 0.0], LABELS)
 

@@ -1,7 +1,7 @@
 """Writes ``overlap.onnx``: a cross-encoder without weights, whose answers can be worked out by hand. Needs ``onnx``.
 
-The share of the claim's tokens that stand in the evidence is the logit of entailment, eight times; of contradiction
-instead, where the claim has the token of "no". That of neutral is 4.
+The share of the claim's tokens that are in the evidence, times eight, is the logit of entailment, or of
+contradiction if the claim has the token "no". The logit of neutral is 4.
 """
 
 from pathlib import Path

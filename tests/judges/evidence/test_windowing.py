@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.evidence.index import EvidenceIndex
-from judges.evidence.windowing import Windowing, build_index, split_long
-from judges.types import Chunk, Sentence, Span
+from judges.evidence.windowing import build_index, split_long
+from judges.types import Chunk, Sentence, Span, Windowing
 
 
 class FullStops:
-    """A splitter that ends a sentence after each full stop with its white space."""
+    """A splitter that ends a sentence after each full stop and its white space."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -43,7 +43,7 @@ def texts(index: EvidenceIndex) -> list[str]:
 # Windows
 
 
-def test_a_short_chunk_is_one_window() -> None:
+def test_short_chunk_is_one_window() -> None:
     (window,) = index_of(" One. Two.\n").windows
     assert (window.text, window.span, window.document_id, window.chunk_index) == ("One. Two.", Span(1, 10), "d0", 0)
 
@@ -53,23 +53,23 @@ def test_windows_overlap_by_whole_sentences() -> None:
     assert texts(index) == ["A a. B b. C c.", "C c. D d. E e."]
 
 
-def test_a_window_ends_before_its_tokens_are_passed() -> None:
+def test_window_ends_within_its_token_limit() -> None:
     index = index_of("A a a. B b b. C c c. D d d.", windowing=Windowing(sentences=9, tokens=6, overlap=1))
     assert texts(index) == ["A a a. B b b.", "B b b. C c c.", "C c c. D d d."]
 
 
-def test_overlap_gives_way_where_a_sentence_would_not_fit_beside_it() -> None:
+def test_overlap_is_reduced_if_a_sentence_would_not_fit() -> None:
     index = index_of("A a a a a. B b b b b. C.", windowing=Windowing(sentences=9, tokens=6, overlap=1))
     assert texts(index) == ["A a a a a.", "B b b b b. C."]
 
 
-def test_a_window_takes_at_most_half_of_what_the_model_reads() -> None:
+def test_window_takes_at_most_half_of_the_model_input() -> None:
     index = index_of("A a a. B b b. C c c.", max_tokens=12, windowing=Windowing(sentences=9, tokens=100, overlap=0))
     assert texts(index) == ["A a a. B b b.", "C c c."]
     assert index.window_tokens == 6
 
 
-def test_a_long_sentence_is_cut_into_overlapping_pieces() -> None:
+def test_long_sentence_is_cut_into_overlapping_pieces() -> None:
     words = " ".join(f"w{n}" for n in range(25))
     found = texts(index_of(words, windowing=Windowing(sentences=3, tokens=10, overlap=0)))
     assert all(count(text) <= 10 for text in found)
@@ -93,7 +93,7 @@ def test_text_without_spaces_is_cut_by_characters() -> None:
     st.integers(1, 4),
     st.integers(0, 3),
 )
-def test_every_character_of_every_chunk_lies_in_a_window(
+def test_every_character_of_every_chunk_is_in_a_window(
     chunks: list[str], tokens: int, sentences: int, overlap: int
 ) -> None:
     index = build_index(
@@ -116,7 +116,7 @@ def test_every_character_of_every_chunk_lies_in_a_window(
 # Order and selection
 
 
-def test_chunks_go_by_relevance_and_those_without_a_score_last_as_given() -> None:
+def test_chunks_are_sorted_by_relevance_and_unscored_ones_last() -> None:
     chunks = [
         Chunk(id="none1", text="Same words."),
         Chunk(id="low", text="Same words.", relevance_score=0.2),
@@ -131,7 +131,7 @@ def test_chunks_go_by_relevance_and_those_without_a_score_last_as_given() -> Non
     assert [window.document_id for window in index.select("same words", 2)] == ["high", "high2"]
 
 
-def test_a_fact_at_the_end_of_a_long_document_is_selected() -> None:
+def test_fact_at_the_end_of_a_long_document_is_selected() -> None:
     filler = " ".join(f"Paragraph {n} speaks of the weather in region {n} and of little else." for n in range(120))
     index = index_of(filler + " The warranty of the pump lasts seven years.")
     assert count(filler) > 1400
@@ -139,16 +139,16 @@ def test_a_fact_at_the_end_of_a_long_document_is_selected() -> None:
     assert "warranty of the pump lasts seven years" in best.text
 
 
-def test_windows_are_found_even_for_a_claim_that_shares_no_word() -> None:
+def test_windows_are_found_for_a_claim_without_shared_words() -> None:
     assert len(index_of("Alpha beta.", "Gamma delta.").select("Ünrelated", 5)) == 2
     assert index_of().select("anything", 5) == []
-    assert len(index_of("", "  \n ")) == 0
+    assert not index_of("", "  \n ").windows
 
 
 # Affinity and joining
 
 
-def test_affinity_is_the_share_of_the_claims_words_in_one_sentence() -> None:
+def test_affinity_is_the_share_of_claim_words_in_one_sentence() -> None:
     index = index_of("Horses sleep. Dogs were barking loudly.")
     windows = index.windows
     assert index.affinities(windows, "Horses sleep") == pytest.approx([1.0])
@@ -158,7 +158,7 @@ def test_affinity_is_the_share_of_the_claims_words_in_one_sentence() -> None:
     assert index.affinities(windows, "!?") == [0.0]
 
 
-def test_the_best_pair_has_most_of_the_claim_between_them() -> None:
+def test_best_pair_covers_most_of_the_claim() -> None:
     index = index_of("Ada wrote the report.", "Bob leads team Blue.", "The report covers team Blue.")
     pair = index.best_pair(index.windows, "Ada wrote it and Bob leads Blue")
     assert pair is not None
@@ -166,7 +166,7 @@ def test_the_best_pair_has_most_of_the_claim_between_them() -> None:
     assert index.best_pair(index.windows[:1], "Ada") is None
 
 
-def test_a_pair_is_joined_whole_or_by_its_nearest_sentences() -> None:
+def test_pair_is_joined_whole_or_by_its_nearest_sentences() -> None:
     index = index_of("Ada wrote it. Rain fell all day.", "Snow fell too. Bob read it.")
     pair = (index.windows[0], index.windows[1])
     whole = index.join(pair, "Ada and Bob", tokens=20, count=count)

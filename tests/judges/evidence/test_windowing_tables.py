@@ -1,4 +1,4 @@
-"""What of a table in a document the judge reads."""
+"""The text that the judge reads of a table in a document."""
 
 from judges.evidence.index import EvidenceIndex
 from judges.evidence.windowing import build_index
@@ -41,7 +41,7 @@ def test_rows_of_a_table_are_read_with_its_header() -> None:
     assert read("No table. At all.").windows[0].verbalised == ""
 
 
-def test_a_window_that_begins_within_a_table_knows_its_header() -> None:
+def test_window_within_a_table_contains_its_header() -> None:
     rows = "".join(f"| Plan {number} | {number} euros |\n" for number in range(30))
     windows = read(f"| Name | Price |\n|---|---|\n{rows}").windows
     assert len(windows) > 2
@@ -49,7 +49,7 @@ def test_a_window_that_begins_within_a_table_knows_its_header() -> None:
     assert all("Name: Plan" in window.judged_text and "Name:" not in window.text for window in windows)
 
 
-def test_a_table_ends_at_any_blank_line_and_where_another_begins() -> None:
+def test_blank_line_or_another_table_ends_a_table() -> None:
     one, two = "| Plan | Price |\n|---|---|\n| Basic | 9 |\n", "| City | Staff |\n|---|---|\n| Rome | 7 |\n"
     for between in ("\n", " \n", ""):
         (window,) = read(one + between + two).windows
@@ -59,6 +59,6 @@ def test_a_table_ends_at_any_blank_line_and_where_another_begins() -> None:
     assert window.judged_text.splitlines()[-1] == "City: Rome; Staff: 7"
 
 
-def test_lines_of_dashes_alone_are_read_as_they_are() -> None:
+def test_lines_of_dashes_are_read_unchanged() -> None:
     index = read("a\n" + "|--|\n" * 2000)
     assert max(len(window.judged_text.split()) for window in index.windows) <= index.window_tokens

@@ -18,12 +18,12 @@ from judges.features import (
     together,
     weigh,
 )
-from judges.features.calibration import Regression, regressions
-from judges.thresholds import Thresholds
+from judges.features.probability_calibration import Regression, regressions
+from judges.label_thresholds import Thresholds
 from judges.types import Label, Probabilities
 
 UNSURE = Probabilities(0.25, 0.65, 0.10)
-"""What the model says where it can hardly tell."""
+"""The probabilities of an uncertain model."""
 AGAINST = Probabilities(0.05, 0.85, 0.10)
 
 MANUAL = (
@@ -51,7 +51,7 @@ def label(evidence: str, claim: str, model: Probabilities = UNSURE) -> Label:
         "Spare Parts Cost 80 Euros Per Set.",
     ],
 )
-def test_a_sentence_of_the_evidence_is_supported(claim: str) -> None:
+def test_sentence_of_the_evidence_is_supported(claim: str) -> None:
     assert label(MANUAL, claim) is Label.SUPPORTED
 
 
@@ -68,7 +68,7 @@ def test_a_sentence_of_the_evidence_is_supported(claim: str) -> None:
         "The alarm sounded after the main valve had closed.",
     ],
 )
-def test_the_same_sentence_with_one_thing_changed_is_contradicted(claim: str) -> None:
+def test_sentence_with_one_change_is_contradicted(claim: str) -> None:
     assert label(MANUAL, claim) is Label.CONTRADICTED
 
 
@@ -82,7 +82,7 @@ def test_the_same_sentence_with_one_thing_changed_is_contradicted(claim: str) ->
         "The sales team has 80 members.",
     ],
 )
-def test_numbers_of_other_things_neither_support_nor_contradict(claim: str) -> None:
+def test_numbers_of_other_things_are_neutral(claim: str) -> None:
     assert label(MANUAL, claim, AGAINST) is Label.UNVERIFIABLE
 
 
@@ -151,24 +151,25 @@ def test_opposites_roles_and_languages(evidence: str, claim: str, expected: Labe
         ("Staff may park at gate B.", "Staff may park at the rear gate."),
     ],
 )
-def test_where_no_signal_sees_the_difference_the_model_has_to(evidence: str, claim: str) -> None:
-    """Nearly the same words, and nothing that an exact comparison tells: the wording alone must not support it."""
+def test_undetected_differences_are_left_to_the_model(evidence: str, claim: str) -> None:
+    """Nearly the same words, without a difference that an exact comparison can find: wording alone must not support
+    it."""
     assert label(evidence, claim, AGAINST) is Label.UNVERIFIABLE
 
 
-def test_what_another_sentence_of_the_window_supports_is_not_contradicted() -> None:
+def test_support_elsewhere_in_the_window_prevents_a_contradiction() -> None:
     evidence = "The day fee is 20 euros. The day fee is 12 euros for children."
     assert label(evidence, "The day fee is 12 euros for children.") is Label.SUPPORTED
 
 
-def test_words_inside_a_denial_or_a_plan_are_not_support() -> None:
+def test_words_inside_a_denial_or_a_plan_are_no_support() -> None:
     assert label("It is not true that the lift carries eight persons.", "The lift carries eight persons.") is not (
         Label.SUPPORTED
     )
     assert label("The city plans to open the line in 2027.", "The city opened the line in 2027.") is not Label.SUPPORTED
 
 
-def test_a_condition_left_out_weakens_support() -> None:
+def test_dropped_condition_weakens_support() -> None:
     evidence = prepare("The deposit is returned in full unless the keys are lost.")
     dropped = compute(evidence, prepare("The deposit is returned in full."))
     kept = compute(evidence, prepare("The deposit is returned in full unless the keys are lost."))
@@ -180,7 +181,7 @@ def test_every_sentence_of_a_claim_counts() -> None:
     assert label(MANUAL, "Model A weighs 13 kg. Model B weighs 15 kg.") is Label.CONTRADICTED
 
 
-def test_sentences_before_a_pronoun_only_say_what_it_means() -> None:
+def test_sentences_before_a_pronoun_only_resolve_it() -> None:
     evidence = "The licence expires on 3 March 2027."
     assert label(evidence, "The licence expires on 2027-03-03. It expires on 3 May 2027.") is Label.CONTRADICTED
     assert label(evidence, "The licence expires on 3 May 2027. It expires on 2027-03-03.") is Label.SUPPORTED
@@ -194,12 +195,12 @@ def test_quoted_sentences_are_found() -> None:
     assert label(evidence, "Then lights go out.") is Label.SUPPORTED
 
 
-def test_a_denial_of_a_much_longer_statement_is_only_a_hint() -> None:
+def test_denial_of_a_much_longer_statement_is_only_a_hint() -> None:
     evidence = prepare("Old printed vouchers from the spring campaign bought abroad are not valid.")
     assert 0.0 < compute(evidence, prepare("Vouchers are valid.")).polarity_differs < 0.5
 
 
-def test_a_pronoun_without_context_is_weaker_evidence_of_a_difference() -> None:
+def test_unresolved_pronoun_weakens_a_difference() -> None:
     evidence = prepare("The hall stands on 12,500 square metres.")
     assert compute(evidence, prepare("It covers 1250 square metres.")).quantity_differs == 0.5
 
@@ -208,7 +209,7 @@ def test_some_does_not_support_most() -> None:
     assert label("Some of the guests preferred tea.", "Most of the guests preferred tea.") is Label.UNVERIFIABLE
 
 
-def test_context_says_what_a_pronoun_means() -> None:
+def test_context_resolves_a_pronoun() -> None:
     evidence = prepare("The hall stores 1,000 pallets on 12,500 square metres. The office has 300 square metres.")
     right = combine(evidence, prepare("It covers 12500 square metres.", "The hall stores 1000 pallets."), AGAINST)
     wrong = combine(evidence, prepare("It covers 1250 square metres.", "The hall stores 1000 pallets."), AGAINST)
@@ -216,7 +217,7 @@ def test_context_says_what_a_pronoun_means() -> None:
     assert wrong.probabilities.contradicted >= 0.7
 
 
-def test_a_claim_about_another_subject_than_its_context_is_left_to_the_model() -> None:
+def test_claim_about_another_subject_is_left_to_the_model() -> None:
     evidence = prepare("The passport expires on 3 March 2027.")
     claim = prepare("It expires on 3 May 2027.", "The fishing licence was issued in Bergen.")
     seen = compute(evidence, claim)
@@ -224,8 +225,8 @@ def test_a_claim_about_another_subject_than_its_context_is_left_to_the_model() -
     assert (seen.quantity_differs, seen.contained) == (0.0, 0.0)
 
 
-def test_without_a_signal_the_model_decides() -> None:
-    """Words in common are none here: only the model can know that both say the same."""
+def test_model_decides_without_features() -> None:
+    """These texts have no words in common: only the model can know that both say the same."""
     sure = combine(
         "Wear a helmet on the site.", "Head protection is compulsory there.", Probabilities(0.97, 0.02, 0.01)
     )
@@ -240,10 +241,8 @@ def test_without_a_signal_the_model_decides() -> None:
     st.lists(st.floats(0.001, 1.0), min_size=3, max_size=3),
     st.sampled_from(["Model A weighs 12 kg.", "The pump is loud.", "Filters last three months."]),
 )
-def test_a_model_that_is_surer_never_makes_the_judge_less_sure(
-    one: list[float], other: list[float], claim: str
-) -> None:
-    """Whatever the texts: more entailment and less contradiction of the model raise the former and lower the latter."""
+def test_higher_model_probability_never_lowers_the_result(one: list[float], other: list[float], claim: str) -> None:
+    """For all texts: more entailment and less contradiction from the model raise the former and lower the latter."""
     low, high = sorted(
         (Probabilities(e / (e + n + c), n / (e + n + c), c / (e + n + c)) for e, n, c in (one, other)),
         key=lambda probabilities: probabilities.entailed / probabilities.neutral,
@@ -257,19 +256,19 @@ def test_a_model_that_is_surer_never_makes_the_judge_less_sure(
     assert after.contradicted <= before.contradicted + 1e-9
 
 
-def test_the_explanation_names_what_differs() -> None:
+def test_explanation_names_the_difference() -> None:
     assert combine(MANUAL, "Model A weighs 13 kg.", UNSURE).explanation == (
         "A number, date or unit differs: 13 kg where the source says 12 kg."
     )
     assert combine(MANUAL, "Model A weighs 12 kg.", UNSURE).explanation == "The source says so in these words."
 
 
-def test_empty_texts_say_nothing() -> None:
+def test_empty_texts_have_no_features() -> None:
     assert compute(prepare(""), prepare("")) == Features()
 
 
 @given(st.text(max_size=200), st.text(max_size=100))
-def test_any_two_texts_combine(evidence: str, claim: str) -> None:
+def test_any_two_texts_can_be_combined(evidence: str, claim: str) -> None:
     found = combine(evidence, claim, UNSURE).probabilities
     assert found.entailed + found.neutral + found.contradicted == pytest.approx(1.0)
 
@@ -282,7 +281,7 @@ def test_long_hostile_text_takes_linear_time(unit: str) -> None:
     assert time.process_time() - started < 5.0
 
 
-def test_several_texts_together_hold_what_each_holds() -> None:
+def test_joined_texts_have_the_features_of_each() -> None:
     parts = [prepare("The lock opens at six. It is 12 m wide."), prepare("Boats over 3 m must wait.")]
     both = together(parts)
     assert both.sentences == parts[0].sentences + parts[1].sentences
@@ -292,14 +291,14 @@ def test_several_texts_together_hold_what_each_holds() -> None:
     assert together(parts[:1]) is parts[0]
 
 
-def test_a_regression_is_a_bias_and_a_weight_for_each_feature() -> None:
+def test_regression_has_a_bias_and_a_weight_per_feature() -> None:
     regression = Regression(bias=0.5, weights=(2.0, -1.0))
     assert regression.log_odds([3.0, 0.25]) == pytest.approx(0.5 + 6.0 - 0.25)
     sizes = {name: len(one.weights) for name, one in regressions().items()}
     assert sizes == {"entailed": len(NAMES), "worded": len(WORDED), "contradicted": len(NAMES)}
 
 
-def test_wording_that_is_lacking_counts_against_a_claim_and_wording_that_is_there_not_for_it() -> None:
+def test_missing_wording_weakens_a_claim_and_present_wording_does_not_support_it() -> None:
     found = [0.0, 0.0, 0.5, 0.1, 0.5]
     none, some, most, all_of_it = (
         weigh(found, Wording(content=share, sentence=share, pairs=share), Features()).entailed
@@ -308,20 +307,20 @@ def test_wording_that_is_lacking_counts_against_a_claim_and_wording_that_is_ther
     assert none < some < most == all_of_it
 
 
-def test_what_is_not_entailed_is_contradicted_or_neither() -> None:
-    """Odds of 3 for the one, and of 1 for the other of what is left: three quarters, and half of a quarter each."""
+def test_probability_not_entailed_is_contradicted_or_neutral() -> None:
+    """Odds of 3 for the one, and of 1 for the other in the rest: three quarters, and half of a quarter each."""
     found = spread(math.log(3.0), 0.0, Features())
     assert (found.entailed, found.neutral, found.contradicted) == pytest.approx((0.75, 0.125, 0.125))
 
 
-def test_no_model_is_so_sure_that_a_difference_cannot_be_heard() -> None:
+def test_differences_count_even_against_the_surest_model() -> None:
     found = spread(40.0, -40.0, Features(quantity_differs=1.0))
     assert found.contradicted > 0.6 > 0.2 > found.entailed
 
 
-def test_wording_is_the_share_of_it_that_stands_in_the_evidence() -> None:
-    """Of seven words six stand in the evidence, in runs of four and two: 3 + 1 of 6 pairs. All of its content but
-    "broke" is there; without a sentence between, "mill" and "wheel" are in two."""
+def test_wording_is_the_share_found_in_the_evidence() -> None:
+    """Six of seven words are in the evidence, in runs of four and two: 3 + 1 of 6 pairs. All of its content except
+    "broke" is there; if a sentence is in between, "mill" and "wheel" are in two."""
     claim = prepare("The old mill stands, its wheel broke")
     found = measure_wording(prepare("The old mill stands near Bergen, and its wheel turns slowly."), claim)
     apart = measure_wording(prepare("The old mill stands near Bergen. The wheel turns slowly."), claim)
@@ -333,5 +332,5 @@ def test_wording_is_the_share_of_it_that_stands_in_the_evidence() -> None:
 
 
 @pytest.mark.parametrize(("evidence", "claim"), [("", "A claim."), ("Some text.", ""), ("", "")])
-def test_nothing_shares_no_wording(evidence: str, claim: str) -> None:
+def test_empty_text_has_no_wording(evidence: str, claim: str) -> None:
     assert measure_wording(prepare(evidence), prepare(claim)) == Wording()

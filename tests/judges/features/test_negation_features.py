@@ -1,4 +1,4 @@
-"""What a negation denies, and where it denies nothing."""
+"""What a negation denies, and when it denies nothing."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def polarity(evidence: str, claim: str) -> float:
         ),
     ],
 )
-def test_these_say_the_same(evidence: str, claim: str) -> None:
+def test_equal_statements_are_no_opposites(evidence: str, claim: str) -> None:
     assert polarity(evidence, claim) == 0.0
 
 
@@ -53,5 +53,5 @@ def test_these_say_the_same(evidence: str, claim: str) -> None:
         ("Dogs are banned from the entire beach.", "Dogs are allowed on the northern beach."),
     ],
 )
-def test_these_say_the_opposite(evidence: str, claim: str) -> None:
+def test_opposite_statements_are_detected(evidence: str, claim: str) -> None:
     assert polarity(evidence, claim) == 1.0

@@ -1,4 +1,4 @@
-"""More than the evidence says."""
+"""The claim says more than the evidence."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from judges.features import compute, prepare
         ("Unused leave may be carried over to March.", "Unused leave is carried over to March.", True),
     ],
 )
-def test_what_is_narrower_or_surer_than_the_evidence(evidence: str, claim: str, more: bool) -> None:
+def test_claim_narrower_or_surer_than_the_evidence_is_detected(evidence: str, claim: str, more: bool) -> None:
     found = compute(prepare(evidence), prepare(claim))
     assert (found.overclaims > 0.5) is more
     assert (found.contained > 0.5) is not more
@@ -62,7 +62,7 @@ def test_what_is_narrower_or_surer_than_the_evidence(evidence: str, claim: str, 
         ("The contracting parties shall keep the terms secret.", "All parties shall keep the terms secret.", False),
     ],
 )
-def test_what_is_said_of_a_named_part_is_not_said_of_all(evidence: str, claim: str, *, wider: bool) -> None:
+def test_statement_about_a_part_does_not_support_the_whole(evidence: str, claim: str, *, wider: bool) -> None:
     found = compute(prepare(evidence), prepare(claim))
     assert (found.overclaims > 0.5) is wider
     assert not wider or found.contained == 0.0
@@ -98,7 +98,7 @@ def test_what_is_said_of_a_named_part_is_not_said_of_all(evidence: str, claim: s
         ("Sales rose 5%, although analysts expected them to fall.", "Sales increased 5%.", False),
     ],
 )
-def test_what_is_planned_is_not_told_as_done(evidence: str, claim: str, *, done: bool) -> None:
+def test_plan_does_not_support_a_completed_action(evidence: str, claim: str, *, done: bool) -> None:
     assert (compute(prepare(evidence), prepare(claim)).overclaims > 0.65) is done
 
 
@@ -109,8 +109,9 @@ def test_what_is_planned_is_not_told_as_done(evidence: str, claim: str, *, done:
         ("Refunds are paid within 30 days unless the item is damaged.", "Refunds are paid within 30 days."),
     ],
 )
-def test_a_hedge_or_a_condition_is_a_weak_sign(evidence: str, claim: str) -> None:
-    """It is as often that of something else in the sentence: the claim is not said in its words, and yet covered."""
+def test_hedge_or_condition_is_a_weak_sign(evidence: str, claim: str) -> None:
+    """It belongs to something else in the sentence just as often: the claim isn't stated in these words, but
+    covered."""
     found = compute(prepare(evidence), prepare(claim))
     assert 0.0 < found.overclaims < 0.5
     assert found.contained == 0.0
@@ -130,5 +131,5 @@ def test_a_hedge_or_a_condition_is_a_weak_sign(evidence: str, claim: str) -> Non
         ("Email and phone support are included.", "Not only email but also phone support is included."),
     ],
 )
-def test_the_same_in_other_words_is_not_more(evidence: str, claim: str) -> None:
+def test_paraphrase_is_no_overclaim(evidence: str, claim: str) -> None:
     assert compute(prepare(evidence), prepare(claim)).overclaims < 0.5

@@ -1,5 +1,5 @@
-"""Pairs of evidence and claim, in the words of support, medicine, law, finance and travel, that a mere comparison of
-words and numbers gets wrong."""
+"""Pairs of evidence and claim from support, medicine, law, finance and travel, for which a mere comparison of words and
+numbers is wrong."""
 
 import json
 from pathlib import Path
@@ -22,16 +22,16 @@ def features(pair: dict[str, str]) -> Features:
 
 
 def alarm(found: Features) -> float:
-    """How strongly anything says that the evidence contradicts the claim."""
+    """The strength of any feature that says that the evidence contradicts the claim."""
     return max(found.quantity_differs, found.polarity_differs, found.name_differs, found.roles_swapped)
 
 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair["claim_is"] == "supported"], ids=named)
-def test_what_is_supported_is_not_blocked(pair: dict[str, str]) -> None:
+def test_supported_pairs_are_not_blocked(pair: dict[str, str]) -> None:
     assert alarm(features(pair)) < 0.5
 
 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair["claim_is"] == "contradicted"], ids=named)
-def test_what_is_contradicted_is_not_taken_for_repeated(pair: dict[str, str]) -> None:
+def test_contradicted_pairs_are_not_taken_for_repetitions(pair: dict[str, str]) -> None:
     found = features(pair)
     assert alarm(found) >= 0.5 or max(found.verbatim, found.contained) < 0.5

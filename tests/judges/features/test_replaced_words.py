@@ -1,4 +1,4 @@
-"""One word in the place of another."""
+"""One word in place of another."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def features(evidence: str, claim: str) -> Features:
         ("Press the green button to stop the pump.", "Press the red button to stop the pump."),
     ],
 )
-def test_an_opposite_in_its_place_is_the_opposite(evidence: str, claim: str) -> None:
+def test_opposite_word_in_the_same_place_is_an_opposite(evidence: str, claim: str) -> None:
     assert features(evidence, claim).polarity_differs >= 0.4
 
 
@@ -32,7 +32,7 @@ def test_an_opposite_in_its_place_is_the_opposite(evidence: str, claim: str) -> 
         ("A grey cat sleeps on the roof.", "A gray cat sleeps on the roof."),
     ],
 )
-def test_an_opposite_elsewhere_is_none(evidence: str, claim: str) -> None:
+def test_opposite_word_elsewhere_is_none(evidence: str, claim: str) -> None:
     assert features(evidence, claim).polarity_differs == 0.0
 
 
@@ -46,13 +46,13 @@ def test_an_opposite_elsewhere_is_none(evidence: str, claim: str) -> None:
         ("In the summer Shelly was born in Florida by chance.", "In the summer Shelly was born in Arizona by chance."),
     ],
 )
-def test_another_name_in_its_place_differs(evidence: str, claim: str) -> None:
+def test_another_name_in_the_same_place_differs(evidence: str, claim: str) -> None:
     found = features(evidence, claim)
     assert found.name_differs == 1.0
     assert found.contained == 0.0
 
 
-def test_it_is_less_sure_where_the_evidence_knows_the_name() -> None:
+def test_name_known_to_the_evidence_is_a_weaker_difference() -> None:
     evidence = "In the summer Shelly was born in Florida by chance. Her mother is from Arizona."
     assert features(evidence, "In the summer Shelly was born in Arizona by chance.").name_differs == 0.4
 
@@ -68,11 +68,11 @@ def test_it_is_less_sure_where_the_evidence_knows_the_name() -> None:
         ("The museum in Lund opened in spring.", "The museum in Lund opened in spring."),
     ],
 )
-def test_another_spelling_is_no_other_name(evidence: str, claim: str) -> None:
+def test_spelling_variant_is_the_same_name(evidence: str, claim: str) -> None:
     assert features(evidence, claim).name_differs == 0.0
 
 
-def test_what_is_contained_has_all_its_words() -> None:
+def test_contained_text_has_all_its_words() -> None:
     evidence = (
         "A man with a blue jacket and a woman with a black jacket stand near a large statue and look at the water."
     )

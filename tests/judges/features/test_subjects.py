@@ -1,4 +1,4 @@
-"""Claims that the text before them says what they are about, against evidence about several such things."""
+"""Claims whose subject is in the text before them, against evidence about several such subjects."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def seen(evidence: str, context: str, claim: str) -> Features:
         ("What does the {} plan cost?", "", "{} euros a month."),
     ],
 )
-def test_only_what_is_said_of_the_same_thing_counts(
+def test_only_statements_about_the_same_thing_count(
     plan: tuple[str, int, int], context: str, users: str, price: str
 ) -> None:
     name, *right = plan
@@ -38,13 +38,13 @@ def test_only_what_is_said_of_the_same_thing_counts(
             assert max(found.verbatim, found.contained) <= (value == truth)
 
 
-def test_a_sentence_that_points_back_is_about_what_the_one_before_it_names() -> None:
+def test_pronoun_sentence_is_about_the_subject_before_it() -> None:
     evidence = "The Team plan is popular. It includes 10 users. The Firm plan is new. It includes 25 users."
     assert seen(evidence, "The Team plan is good.", "It includes 25 users.").quantity_differs == 1.0
     assert seen(evidence, "The Firm plan is good.", "It includes 25 users.").quantity_differs == 0.0
 
 
-def test_evidence_that_names_the_thing_nowhere_near_is_compared_as_it_is() -> None:
+def test_evidence_without_a_nearby_subject_is_compared_unchanged() -> None:
     evidence = "The Team plan is new. Each account has a limit of 10 users."
     assert seen(evidence, "The Team plan is good.", "Each account has a limit of 12 users.").quantity_differs == 1.0
 
@@ -74,7 +74,7 @@ def test_evidence_that_names_the_thing_nowhere_near_is_compared_as_it_is() -> No
         ),
     ],
 )
-def test_a_question_that_names_more_than_it_asks_about_blocks_nothing(asked: str, evidence: str, claim: str) -> None:
+def test_question_with_extra_names_blocks_nothing(asked: str, evidence: str, claim: str) -> None:
     assert compute(prepare(evidence), prepare(claim, "", asked)).quantity_differs <= 0.5
 
 

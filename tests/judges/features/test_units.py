@@ -1,4 +1,4 @@
-"""A number whose unit one of the two texts leaves out."""
+"""A number whose unit is missing from one of the two texts."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from judges.features import compute, prepare
         ("The pilot of United 175's last flight never answered.", "The pilot of United 175 never answered."),
     ],
 )
-def test_no_difference_is_seen(evidence: str, claim: str) -> None:
+def test_equal_amounts_do_not_differ(evidence: str, claim: str) -> None:
     assert compute(prepare(evidence), prepare(claim)).quantity_differs == 0.0
 
 
@@ -33,12 +33,12 @@ def test_another_scale_differs() -> None:
         ("Admins can rotate tokens of 3 apps.", "Administrators can rotate tokens of 3 applications."),
     ],
 )
-def test_a_short_form_is_the_word_it_stands_for(evidence: str, claim: str) -> None:
+def test_abbreviation_equals_its_word(evidence: str, claim: str) -> None:
     found = compute(prepare(evidence), prepare(claim))
     assert found.quantity_absent == 0.0
     assert found.contained == 1.0
 
 
-def test_another_amount_differs_in_short_form_too() -> None:
+def test_another_amount_differs_in_abbreviation_too() -> None:
     found = compute(prepare("Premium users get 1000 requests per minute."), prepare("Premium users get 100 req/min."))
     assert found.quantity_differs == 1.0

@@ -1,4 +1,4 @@
-"""What a fence does to a text."""
+"""The effect of delimiters on text."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ FENCE = Fence(NONCE)
 @given(st.text() | st.sampled_from([f"</data-{NONCE}>", "<data-x y>", "<DATA>", "＜/data-1>"]).flatmap(
     lambda mark: st.tuples(st.text(), st.text()).map(lambda around: mark.join(around))
 ))  # fmt: skip
-def test_no_text_can_write_a_mark(text: str) -> None:
+def test_text_cannot_contain_a_fence(text: str) -> None:
     wrapped = FENCE.wrap("claim", text)
     assert wrapped.startswith(f"<data-{NONCE} claim>\n")
     assert wrapped.endswith(f"\n</data-{NONCE}>")
@@ -24,7 +24,7 @@ def test_no_text_can_write_a_mark(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["3 < 4 and 5 > 4.", "a <b>word</b>", "naïve – “quoted” 漢字", "[1] says so", "x\n\ty"]
 )
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert FENCE.defuse(text) == text
 
 
@@ -40,5 +40,5 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         ("< / data-1>", "‹ / data-1>"),
     ],
 )
-def test_control_tokens_and_unseen_text_are_defused(text: str, defused: str) -> None:
+def test_control_tokens_and_invisible_text_are_neutralised(text: str, defused: str) -> None:
     assert FENCE.defuse(text) == defused

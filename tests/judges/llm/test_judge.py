@@ -1,4 +1,4 @@
-"""The LLM judge against a scripted server: what it asks, how it reads, and what trouble with it comes to."""
+"""The LLM judge against a scripted server: its prompts, the parsing of answers, and failures."""
 
 import asyncio
 import json
@@ -9,9 +9,10 @@ import pytest
 
 from judges.llm import Endpoint, LlmJudge, LlmScoringMode, PriceTable
 from judges.llm.llm_client import MAX_FAILURES
+from judges.llm_types import LlmCall, ScoreRequest
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
-from judges.types import Chunk, Evidence, Label, LlmCall, ScoreRequest, Span
-from tests.support.llm_server import Answer, JudgeServer, fenced, obedient, serve
+from judges.types import Chunk, Claim, Evidence, Label, Span
+from tests.support.gateways.llm_server import Answer, JudgeServer, fenced, obedient, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ async def ask(made: LlmJudge, claim: str = TRUE, *passages: Evidence, context: s
     return await made.judge(claim, context, passages or [passage(TRUE)], calls.append), calls
 
 
-async def test_a_claim_is_judged_with_verdict_confidence_reasoning_and_sources() -> None:
+async def test_claim_gets_verdict_confidence_reasoning_and_sources() -> None:
     answer = says(verdict="supported", confidence=0.9, reasoning="It is there.", sources=[2], correction=None)
     async with serve(answer) as server:
         verdict, (call,) = await ask(judge(server), TRUE, passage(OTHER), passage(TRUE, 1))
@@ -64,7 +65,7 @@ async def test_a_claim_is_judged_with_verdict_confidence_reasoning_and_sources()
     assert server.paths == ["/v1/chat/completions"]
 
 
-async def test_the_answer_is_asked_for_as_json_by_schema_and_without_chance() -> None:
+async def test_request_asks_for_json_schema_at_temperature_zero() -> None:
     async with serve(obedient) as server:
         await ask(judge(server))
     body = server.requests[0]
@@ -73,14 +74,14 @@ async def test_the_answer_is_asked_for_as_json_by_schema_and_without_chance() ->
     assert body["model"] == "gpt-4o-mini"
 
 
-async def test_a_model_that_thinks_first_gets_room_for_it_and_no_temperature() -> None:
+async def test_reasoning_model_gets_more_tokens_and_no_temperature() -> None:
     async with serve(obedient) as server:
         await ask(judge(server, model="o4-mini"))
     assert "temperature" not in server.requests[0]
     assert server.requests[0]["max_completion_tokens"] > 5_000
 
 
-async def test_a_service_that_refuses_the_form_is_asked_plainly_from_then_on() -> None:
+async def test_service_rejecting_the_schema_is_asked_without_it() -> None:
     def refuses(body: dict[str, Any]) -> Answer:
         if "response_format" in body:
             return 400, {"error": {"message": "response_format is not supported"}}
@@ -93,7 +94,7 @@ async def test_a_service_that_refuses_the_form_is_asked_plainly_from_then_on() -
     assert ["response_format" in body for body in server.requests] == [True, False, False]
 
 
-async def test_an_endpoint_by_name_needs_no_key_if_it_says_so() -> None:
+async def test_named_endpoint_can_work_without_a_key() -> None:
     async with serve(obedient) as server:
         verdict, _ = await ask(judge(server, model="local/qwen3", keys=Keys()))
     assert verdict.label is Label.SUPPORTED
@@ -101,7 +102,7 @@ async def test_an_endpoint_by_name_needs_no_key_if_it_says_so() -> None:
     assert server.headers[0]["x-team"] == "a"
 
 
-async def test_an_answer_that_cannot_be_read_is_neutral_and_counted_as_such() -> None:
+async def test_unreadable_answer_is_neutral_and_counted() -> None:
     async with serve(lambda body: "I would rather not say.") as server:
         made = judge(server)
         verdict, (call,) = await ask(made)
@@ -122,9 +123,7 @@ async def test_an_answer_that_cannot_be_read_is_neutral_and_counted_as_such() ->
         (None, JudgeUnavailableError, "error"),
     ],
 )
-async def test_trouble_is_an_error_that_names_no_key_and_a_call_on_record(
-    answer: Answer, error: type[Exception], outcome: str
-) -> None:
+async def test_error_names_no_key_and_records_the_call(answer: Answer, error: type[Exception], outcome: str) -> None:
     calls: list[LlmCall] = []
     async with serve(lambda body: answer) as server:
         with pytest.raises(error) as caught:
@@ -133,7 +132,7 @@ async def test_trouble_is_an_error_that_names_no_key_and_a_call_on_record(
     assert [call.outcome for call in calls] == [outcome]
 
 
-async def test_a_service_that_does_not_answer_in_time_is_a_timeout() -> None:
+async def test_slow_service_times_out() -> None:
     calls: list[LlmCall] = []
     never = asyncio.Event()
 
@@ -148,7 +147,7 @@ async def test_a_service_that_does_not_answer_in_time_is_a_timeout() -> None:
     assert [call.outcome for call in calls] == ["timeout"]
 
 
-async def test_without_a_key_it_is_not_ready_and_says_why() -> None:
+async def test_judge_without_a_key_is_unavailable_with_a_reason() -> None:
     async with serve(obedient) as server:
         made = judge(server, keys=Keys())
         assert not made.ready
@@ -161,7 +160,7 @@ async def test_without_a_key_it_is_not_ready_and_says_why() -> None:
     assert server.requests == []
 
 
-async def test_without_a_model_it_judges_no_claims_and_still_scores() -> None:
+async def test_judge_without_a_model_scores_but_judges_no_claims() -> None:
     async with serve(obedient) as server:
         made = judge(server, model=None)
         assert (made.ready, made.name) == (False, "none")
@@ -170,7 +169,7 @@ async def test_without_a_model_it_judges_no_claims_and_still_scores() -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", ["supported"], 7, {"verdict": "supported"}])
-async def test_an_answer_that_is_no_text_is_neutral(content: Any) -> None:
+async def test_answer_without_text_is_neutral(content: Any) -> None:
     document = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
     async with serve(lambda body: (200, {**document, "choices": [choice]})) as server:
@@ -178,8 +177,8 @@ async def test_an_answer_that_is_no_text_is_neutral(content: Any) -> None:
     assert (verdict.label, verdict.readable, call.outcome) == (Label.UNVERIFIABLE, False, "unreadable")
 
 
-async def test_a_model_that_is_not_to_be_had_leaves_the_others_of_its_service_alone() -> None:
-    """A policy that names a model which is not there must not stop the judge of every other policy."""
+async def test_unavailable_model_does_not_affect_others_of_its_service() -> None:
+    """A policy that names a missing model must not stop the judge of every other policy."""
 
     def answer(body: dict[str, Any]) -> Answer:
         return (404, {"error": {"message": "no such model"}}) if body["model"] == "gpt-5-tiny" else '{"score": 0.9}'
@@ -194,14 +193,14 @@ async def test_a_model_that_is_not_to_be_had_leaves_the_others_of_its_service_al
     assert len(server.requests) == MAX_FAILURES + 1
 
 
-async def test_a_service_that_keeps_failing_is_left_alone() -> None:
+async def test_failing_service_is_skipped() -> None:
     async with serve(lambda body: (401, {"error": {"message": "no"}})) as server:
         made = judge(server)
         for _ in range(MAX_FAILURES):
             with pytest.raises(JudgeError):
                 await ask(made)
         assert not made.ready
-        with pytest.raises(JudgeUnavailableError, match="not called for now"):
+        with pytest.raises(JudgeUnavailableError, match="is paused"):
             await ask(made)
     assert len(server.requests) == MAX_FAILURES
 
@@ -216,7 +215,7 @@ async def test_a_service_that_keeps_failing_is_left_alone() -> None:
         (LlmScoringMode.BINARY, {"grounded": False, "reasoning": "Thin."}, 0.0),
     ],
 )
-async def test_a_reply_is_scored_on_each_scale(mode: LlmScoringMode, answer: dict[str, Any], score: float) -> None:
+async def test_reply_is_scored_on_each_scale(mode: LlmScoringMode, answer: dict[str, Any], score: float) -> None:
     async with serve(says(**answer)) as server:
         made = judge(server, scoring_mode=mode)
         result = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
@@ -224,7 +223,7 @@ async def test_a_reply_is_scored_on_each_scale(mode: LlmScoringMode, answer: dic
     assert [call.mode for call in result.calls] == ["score"]
 
 
-async def test_reasoning_is_not_asked_for_where_it_is_not_wanted() -> None:
+async def test_reasoning_is_requested_only_if_wanted() -> None:
     async with serve(says(score=1.0)) as server:
         made = judge(server, include_reasoning=False)
         result = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
@@ -233,14 +232,14 @@ async def test_reasoning_is_not_asked_for_where_it_is_not_wanted() -> None:
     assert list(schema["properties"]) == ["score"]
 
 
-async def test_criteria_of_the_operator_stand_among_the_instructions() -> None:
+async def test_criteria_of_the_operator_are_part_of_the_instructions() -> None:
     async with serve(says(score=1.0)) as server:
         request = ScoreRequest(model="gpt-4o-mini", criteria="Doses must be named with their unit.")
         await judge(server).score(request, TRUE, [Chunk(id="a", text=TRUE)])
     assert "Doses must be named with their unit." in server.requests[0]["messages"][0]["content"]
 
 
-async def test_sources_stand_with_the_most_relevant_first_and_last_under_the_numbers_of_the_reply() -> None:
+async def test_most_relevant_sources_are_first_and_last_with_their_numbers() -> None:
     chunks = [
         Chunk(id=str(n), text=f"Text {n}.", relevance_score=score) for n, score in enumerate((0.2, 0.9, 0.5, 0.8), 1)
     ]
@@ -254,7 +253,7 @@ async def test_sources_stand_with_the_most_relevant_first_and_last_under_the_num
     )
 
 
-async def test_passages_over_the_budget_are_read_in_batches_and_support_in_one_is_support() -> None:
+async def test_passages_over_the_budget_are_batched_and_any_support_counts() -> None:
     filler = "The canteen serves soup on most days of the week. " * 12
     passages = [passage(f"{filler}{number}", number) for number in range(4)]
     passages[1] = passage(f"{filler}{FALSE}", 1)
@@ -268,7 +267,7 @@ async def test_passages_over_the_budget_are_read_in_batches_and_support_in_one_i
     assert all(one.text in sent for one in passages)
 
 
-async def test_a_contradiction_stands_where_no_batch_supports() -> None:
+async def test_contradiction_counts_if_no_batch_supports() -> None:
     filler = "The canteen serves soup on most days of the week. " * 12
     async with serve(obedient) as server:
         verdict, calls = await ask(
@@ -278,7 +277,7 @@ async def test_a_contradiction_stands_where_no_batch_supports() -> None:
     assert (verdict.label, verdict.passages) == (Label.CONTRADICTED, (1,))
 
 
-async def test_a_reply_over_the_budget_is_judged_by_statement_and_nothing_is_cut() -> None:
+async def test_reply_over_the_budget_is_judged_by_statement_without_truncation() -> None:
     filler = [f"Room {n} is on floor {n} of the old house." for n in range(60)]
     chunks = [
         Chunk(id="a", text=" ".join([*filler[:30], TRUE])),
@@ -296,7 +295,7 @@ async def test_a_reply_over_the_budget_is_judged_by_statement_and_nothing_is_cut
     assert score.reasoning == "3 of 4 statements supported"
 
 
-async def test_a_reply_that_would_take_too_many_calls_is_skipped_and_not_cut() -> None:
+async def test_reply_needing_too_many_calls_is_skipped_not_truncated() -> None:
     text = " ".join(f"Room {n} is on floor {n} of the old house." for n in range(2_000))
     async with serve(obedient) as server:
         made = judge(server, token_budget=100)
@@ -307,7 +306,7 @@ async def test_a_reply_that_would_take_too_many_calls_is_skipped_and_not_cut() -
     assert server.requests == []
 
 
-async def test_at_most_so_many_calls_run_at_once() -> None:
+async def test_concurrent_calls_are_limited() -> None:
     running, most = 0, 0
 
     async def counts(body: dict[str, Any]) -> Answer:
@@ -326,14 +325,14 @@ async def test_at_most_so_many_calls_run_at_once() -> None:
     assert most == 2
 
 
-async def test_a_sentence_is_taken_apart() -> None:
+async def test_sentence_is_decomposed() -> None:
     async with serve(says(claims=["A is B.", "C is D."])) as server:
         calls: list[LlmCall] = []
         assert await judge(server).decompose("A is B and C is D.", "", calls.append) == ["A is B.", "C is D."]
     assert [call.mode for call in calls] == ["decompose"]
 
 
-async def test_every_call_is_told_to_whoever_counts_and_an_unknown_price_is_none() -> None:
+async def test_every_call_is_recorded_and_an_unknown_price_is_none() -> None:
     seen: list[LlmCall] = []
     async with serve(obedient) as server:
         made = judge(server, model="local/qwen3", observe=seen.append, prices=PriceTable())
@@ -341,7 +340,7 @@ async def test_every_call_is_told_to_whoever_counts_and_an_unknown_price_is_none
     assert [(call.model, call.cost_usd) for call in seen] == [("local/qwen3", None)]
 
 
-async def test_azure_s_older_kind_has_the_model_in_its_url_and_a_header_of_its_own_for_the_key() -> None:
+async def test_azure_deployment_has_the_model_in_its_url_and_its_own_key_header() -> None:
     async with serve(obedient) as server:
         base = server.url.removesuffix("/v1")
         azure = Endpoint(name="azure", base_url=base, api_version="2024-10-21")
@@ -352,3 +351,44 @@ async def test_azure_s_older_kind_has_the_model_in_its_url_and_a_header_of_its_o
     assert server.paths == ["/openai/deployments/judge/chat/completions?api-version=2024-10-21"]
     assert server.headers[0]["api-key"] == "k-azure"
     assert "authorization" not in server.headers[0]
+
+
+def claims(*texts: str) -> list[Claim]:
+    return [Claim(text=text, span=Span(0, len(text)), sentence_index=place) for place, text in enumerate(texts)]
+
+
+async def rate(made: LlmJudge, found: list[Claim], *texts: str, mode: LlmScoringMode) -> Any:
+    chunks = [Chunk(id=f"d{place}", text=text) for place, text in enumerate(texts)]
+    return await made.score_claims(
+        made.claims_calls(found, chunks, mode=mode, reasoning=True), lambda _: None, mode=mode
+    )
+
+
+async def test_all_claims_are_scored_in_one_prompt() -> None:
+    async with serve(says(verdicts=[True, False], reasoning="The second differs.")) as server:
+        scores = await rate(judge(server), claims(TRUE, FALSE), TRUE, OTHER, mode=LlmScoringMode.BINARY)
+    assert (scores.raw, scores.reasoning) == ((1, 0), "The second differs.")
+    (body,) = server.requests
+    assert all(text in json.dumps(body) for text in (TRUE, FALSE, OTHER))
+
+
+async def test_claims_that_do_not_fit_are_read_with_every_source() -> None:
+    """Each part of the sources is read with each part of the claims."""
+
+    def answer(body: dict[str, Any]) -> str:
+        prompt = body["messages"][-1]["content"]
+        return json.dumps({"verdicts": [5 if "Source [9]" in prompt else 1] * prompt.count("Claim ")})
+
+    sources = [f"{OTHER} {place} " * 20 for place in range(12)]
+    async with serve(answer) as server:
+        made = judge(server, token_budget=600)
+        scores = await rate(made, claims(*[TRUE, FALSE] * 20), *sources, mode=LlmScoringMode.SCALE)
+    assert len(server.requests) > 2
+    assert scores.raw == (5,) * 40
+
+
+async def test_claims_needing_too_many_calls_are_rejected() -> None:
+    async with serve(says(verdicts=[True])) as server:
+        with pytest.raises(JudgeOverloadedError, match="limit 64"):
+            await rate(judge(server, token_budget=40), claims(*[TRUE] * 80), OTHER * 200, mode=LlmScoringMode.BINARY)
+    assert server.requests == []

@@ -14,12 +14,12 @@ from judges.llm.providers import PROVIDERS, UnknownLlmError, resolve
         ("groq/meta-llama/llama-4-scout", "groq", "meta-llama/llama-4-scout"),
     ],
 )
-def test_a_model_finds_its_provider(model: str, endpoint: str, name: str) -> None:
+def test_model_is_assigned_to_its_provider(model: str, endpoint: str, name: str) -> None:
     found, named = resolve(model, PROVIDERS)
     assert (found.name, named) == (endpoint, name)
 
 
 @pytest.mark.parametrize("model", ["mystery-7b", "nowhere/gpt", "", "/x", "openai/", "old-gpt-4"])
-def test_a_model_of_nobody_is_unknown(model: str) -> None:
+def test_unknown_model_has_no_provider(model: str) -> None:
     with pytest.raises(UnknownLlmError):
         resolve(model, PROVIDERS)

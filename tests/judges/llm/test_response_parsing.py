@@ -1,4 +1,4 @@
-"""Answers of LLMs, as they should be and as they are."""
+"""Answers of LLMs, valid and invalid."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ from judges.types import Label
         ),
     ],
 )
-def test_a_verdict_is_read(text: str, label: Label, confidence: float) -> None:
+def test_verdict_is_parsed(text: str, label: Label, confidence: float) -> None:
     opinion = read_claim_verdict(text, sources=3)
     assert opinion is not None
     assert (opinion.label, opinion.confidence) == (label, pytest.approx(confidence))
@@ -55,11 +55,11 @@ def test_a_verdict_is_read(text: str, label: Label, confidence: float) -> None:
         '{"verdict": ' * 5_000,
     ],
 )
-def test_what_is_no_verdict_or_two_is_none(text: str) -> None:
+def test_missing_or_double_verdict_is_rejected(text: str) -> None:
     assert read_claim_verdict(text, sources=3) is None
 
 
-def test_sources_are_those_shown_and_a_correction_is_for_a_contradiction_alone() -> None:
+def test_sources_must_exist_and_only_contradictions_have_corrections() -> None:
     answer = {"verdict": "contradicted", "confidence": 1, "sources": [2, 9, 0, "1", 2], "correction": " It is\n40. "}
     opinion = read_claim_verdict(json.dumps(answer), sources=3)
     assert opinion is not None
@@ -70,7 +70,7 @@ def test_sources_are_those_shown_and_a_correction_is_for_a_contradiction_alone()
 
 
 @pytest.mark.parametrize("correction", [None, "", "null", "N/A", 7, "x" * 3_000])
-def test_what_is_no_correction_is_none(correction: Any) -> None:
+def test_malformed_correction_is_ignored(correction: Any) -> None:
     answer = {"verdict": "contradicted", "confidence": 1, "correction": correction}
     opinion = read_claim_verdict(json.dumps(answer), sources=1)
     assert opinion is not None
@@ -92,7 +92,7 @@ def test_what_is_no_correction_is_none(correction: Any) -> None:
         ("good", None),
     ],
 )
-def test_a_score_is_read_or_is_none(text: str, score: float | None) -> None:
+def test_score_is_parsed_or_none(text: str, score: float | None) -> None:
     found = read_score(text)
     assert (None if found is None else found[0]) == score
 
@@ -101,7 +101,7 @@ def test_a_score_is_read_or_is_none(text: str, score: float | None) -> None:
     ("text", "score"),
     [('{"score": 5}', 1.0), ('{"score": 2}', 0.25), ("3", 0.5), ('{"score": 0}', None), ('{"score": 2.5}', None)],
 )
-def test_a_step_of_five_is_read_or_is_none(text: str, score: float | None) -> None:
+def test_five_point_score_is_parsed_or_none(text: str, score: float | None) -> None:
     found = read_scale(text)
     assert (None if found is None else found[0]) == score
 
@@ -117,12 +117,12 @@ def test_a_step_of_five_is_read_or_is_none(text: str, score: float | None) -> No
         ('{"grounded": 1}', None),
     ],
 )
-def test_yes_and_no_are_read_or_are_none(text: str, score: float | None) -> None:
+def test_yes_and_no_are_parsed_or_none(text: str, score: float | None) -> None:
     found = read_yes_no(text)
     assert (None if found is None else found[0]) == score
 
 
-def test_verdicts_by_number_are_read_and_what_is_said_twice_differently_is_not() -> None:
+def test_numbered_verdicts_are_parsed_and_ambiguous_ones_dropped() -> None:
     entries = [
         {"number": 1, "verdict": "supported"},
         {"number": 2, "verdict": "supported"},
@@ -149,8 +149,8 @@ VALUES = st.recursive(
 
 
 @given(st.text() | VALUES.map(json.dumps), VALUES)
-def test_nothing_that_a_model_may_say_raises(text: str, value: Any) -> None:
-    """Neither an answer of any form, nor one of the right form with any value in any of its fields."""
+def test_any_model_output_can_be_parsed(text: str, value: Any) -> None:
+    """Neither an answer of any form, nor a valid form with any value in any of its fields."""
     formed = {
         "score": value,
         "grounded": value,

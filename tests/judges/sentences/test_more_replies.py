@@ -1,4 +1,4 @@
-"""Replies that were written without regard to how the splitter works."""
+"""Replies that were written without the splitter in mind."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ CASES = json.loads((Path(__file__).parents[1] / "data" / "segmentation_more.json
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_each_reply_is_cut_where_its_sentences_end(case: dict[str, Any]) -> None:
+def test_each_reply_is_split_at_its_sentence_ends(case: dict[str, Any]) -> None:
     for cuts in ((), range(len(case["answer"]))):
         found = collapsed([sentence.text for sentence in split(case["answer"], cuts)])
         assert found == collapsed(case["sentences"])

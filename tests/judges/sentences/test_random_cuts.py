@@ -14,13 +14,13 @@ TEXTS_A_SEED = 1_000
 
 
 def make_text(rng: random.Random) -> str:
-    """Words of real replies, with pieces at whose borders a splitter errs strewn in: few, or nothing else."""
+    """Words of real replies, with sparse or dense pieces that are hard for a splitter."""
     strange = rng.choice((0.05, 0.3, 1.0))
     return "".join(rng.choice(PIECES if rng.random() < strange else PROSE) for _ in range(rng.randint(1, 30)))
 
 
 def in_deltas(rng: random.Random, text: str, max_chars: int) -> list[Sentence]:
-    """Split ``text`` as it comes in deltas of random lengths, short ones most often."""
+    """Split ``text`` in deltas of random lengths, mostly short ones."""
     splitter = IncrementalSplitter(max_chars=max_chars)
     found: list[Sentence] = []
     longest = rng.choice((1, 3, 8, 40))
@@ -33,7 +33,7 @@ def in_deltas(rng: random.Random, text: str, max_chars: int) -> list[Sentence]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_cuts_between_deltas_change_nothing_in_ten_thousand_texts(seed: int) -> None:
+def test_chunking_does_not_change_ten_thousand_texts(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(TEXTS_A_SEED):
         text, max_chars = make_text(rng), rng.choice((20, 60, 4000))

@@ -14,7 +14,7 @@ from judges.types import Sentence, Span
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "segmentation.json").read_text(encoding="utf-8"))
 
-# Pieces at whose borders a splitter errs: marks, abbreviations, things that open and close, blocks, long gaps.
+# Pieces that are hard for a splitter: punctuation, abbreviations, pairs of marks, blocks and long gaps.
 MARKS = [". ", ".", "..", "...", "? ", "?!", "! ", "。", "！", "؟ ", "।", ": ", "：", "; ", ", ", "Here is "]
 WORDS = [
     "Dr. ",
@@ -112,21 +112,21 @@ def collapsed(sentences: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_known_boundaries_hold_however_the_reply_arrives(case: dict[str, Any]) -> None:
+def test_known_boundaries_hold_for_any_chunking(case: dict[str, Any]) -> None:
     answer, expected = case["answer"], collapsed(case["sentences"])
     for cuts in ((), range(len(answer)), range(0, len(answer), 7)):
         assert collapsed([sentence.text for sentence in split(answer, cuts)]) == expected
 
 
 @given(text=TEXTS, cuts=CUTS, max_chars=st.sampled_from([1, 2, 7, 20, 60, 4000]))
-def test_the_cuts_between_deltas_change_nothing(text: str, cuts: list[int], max_chars: int) -> None:
+def test_chunking_changes_nothing(text: str, cuts: list[int], max_chars: int) -> None:
     whole = split(text, max_chars=max_chars)
     assert split(text, cuts, max_chars=max_chars) == whole
     assert split(text, range(len(text)), max_chars=max_chars) == whole
 
 
 @given(text=TEXTS, max_chars=st.sampled_from([1, 7, 60, 4000]))
-def test_the_sentences_tile_the_text(text: str, max_chars: int) -> None:
+def test_sentences_tile_the_text(text: str, max_chars: int) -> None:
     sentences = split(text, max_chars=max_chars)
     assert "".join(sentence.text for sentence in sentences) == text
     assert [sentence.index for sentence in sentences] == list(range(len(sentences)))
@@ -134,14 +134,14 @@ def test_the_sentences_tile_the_text(text: str, max_chars: int) -> None:
 
 
 @given(text=TEXTS, more=TEXTS)
-def test_what_has_been_emitted_is_never_revised(text: str, more: str) -> None:
+def test_emitted_sentences_are_never_revised(text: str, more: str) -> None:
     splitter = IncrementalSplitter()
     early = list(splitter.push(text))
     assert split(text + more)[: len(early)] == early
 
 
 @given(text=st.text(max_size=200), cuts=CUTS)
-def test_any_text_at_all_is_split_the_same_way(text: str, cuts: list[int]) -> None:
+def test_any_text_is_split_the_same_way(text: str, cuts: list[int]) -> None:
     assert split(text, cuts) == split(text)
 
 
@@ -158,7 +158,7 @@ def test_any_text_at_all_is_split_the_same_way(text: str, cuts: list[int]) -> No
         ("Sold in the U.S. It ", "", "Sold in the U.S. "),
     ],
 )
-def test_a_sentence_leaves_with_the_character_that_decides(arrived: str, deciding: str, emitted: str) -> None:
+def test_sentence_is_emitted_with_the_deciding_character(arrived: str, deciding: str, emitted: str) -> None:
     splitter = IncrementalSplitter()
     early = list(splitter.push(arrived))
     assert [s.text for s in (*early, *splitter.push(deciding))] == [emitted]
@@ -256,13 +256,13 @@ def test_lines_and_blocks_are_units() -> None:
     assert [s.in_code for s in split(text)] == [s.text.startswith(("```", "~~~")) for s in split(text)]
 
 
-def test_a_mark_that_never_closes_holds_up_little() -> None:
+def test_unclosed_mark_delays_only_a_little() -> None:
     sentences = texts('A ( or " opens. ' + "It goes on and on. " * 40)
     assert len(sentences) > 15
     assert max(len(sentence) for sentence in sentences) < 450
 
 
-def test_a_long_unit_is_cut_at_white_space_and_code_at_line_ends() -> None:
+def test_long_unit_is_cut_at_white_space_and_code_at_line_ends() -> None:
     words = split("word " * 30, max_chars=22)
     assert {s.text for s in words} == {"word word word word "} | {words[-1].text}
     assert [len(s.text) for s in split("x" * 25, max_chars=10)] == [10, 10, 5]
@@ -272,7 +272,7 @@ def test_a_long_unit_is_cut_at_white_space_and_code_at_line_ends() -> None:
     assert (code[-1].text, code[-1].in_code) == ("End.", False)
 
 
-def test_an_open_fence_is_code_to_the_end() -> None:
+def test_open_fence_is_code_to_the_end() -> None:
     *_, last = split("Use this:\n\n```python\nx = 1.5\n# v2.0 comment. Not a heading\nprint(x", truncated=True)
     assert last.in_code
     assert last.plain == "x = 1.5 # v2.0 comment. Not a heading print(x"
@@ -288,7 +288,7 @@ def test_an_open_fence_is_code_to_the_end() -> None:
         ("- item", False),
     ],
 )
-def test_only_a_cut_reply_ends_in_a_fragment(text: str, complete: bool) -> None:
+def test_only_a_truncated_reply_ends_in_a_fragment(text: str, complete: bool) -> None:
     assert split(text, truncated=True)[-1].complete is complete
     assert split(text)[-1].complete
 
@@ -298,11 +298,11 @@ def test_spans_count_code_points() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n"])
-def test_white_space_alone_says_nothing(text: str) -> None:
+def test_white_space_alone_is_no_sentence(text: str) -> None:
     assert [(s.text, s.plain) for s in split(text)] == ([(text, "")] if text else [])
 
 
-def test_a_splitter_serves_one_text() -> None:
+def test_splitter_serves_one_text() -> None:
     splitter = IncrementalSplitter()
     splitter.push("One.")
     assert [s.text for s in splitter.flush()] == ["One."]
@@ -319,8 +319,8 @@ def test_bad_arguments_are_named() -> None:
 
 
 @pytest.mark.parametrize("piece", ["Word. Next ", "a." + " " * 3000, "`", "(", '."', ".[1", "\n", "U.S. ", "```\n"])
-def test_the_work_per_character_is_constant(piece: str) -> None:
-    """The limit is far above what it takes and far below what quadratic work would."""
+def test_work_per_character_is_constant(piece: str) -> None:
+    """The limit is far above the actual work and far below quadratic work."""
     size = 40_000
     text = (piece * (size // len(piece) + 1))[:size]
     splitter = IncrementalSplitter()
@@ -331,7 +331,7 @@ def test_the_work_per_character_is_constant(piece: str) -> None:
     assert time.process_time() - start < 8
 
 
-def test_halves_of_a_character_are_one_for_the_judge() -> None:
+def test_surrogate_halves_are_joined_for_the_judge() -> None:
     splitter = IncrementalSplitter()
     sentences = [*splitter.push("Good \ud83d"), *splitter.push("\ude82 day. Bad \ud83d day."), *splitter.flush()]
     assert [sentence.plain for sentence in sentences] == ["Good 🚂 day.", "Bad \N{REPLACEMENT CHARACTER} day."]

@@ -5,16 +5,16 @@ import pytest
 from judges.text.bm25 import Bm25, terms
 
 
-def test_forms_of_one_word_meet() -> None:
+def test_forms_of_one_word_match() -> None:
     assert terms("The Employees' REIMBURSEMENTS") == ["the", "employe", "reimbur"]
     assert terms("reimbursed employee") == ["reimbur", "employe"]
 
 
-def test_short_words_and_numbers_stay_as_they_are() -> None:
+def test_short_words_and_numbers_are_unchanged() -> None:
     assert terms("It is 1,000 km (v2.0), Gas_X") == ["it", "is", "1", "000", "km", "v2", "0", "gas", "x"]
 
 
-def test_scripts_without_spaces_give_pairs_of_characters() -> None:
+def test_scripts_without_spaces_are_split_into_character_pairs() -> None:
     assert terms("日本語 ok 東") == ["日本", "本語", "ok", "東"]
 
 
@@ -28,7 +28,7 @@ def test_scores_follow_the_formula() -> None:
     assert third == 0.0
 
 
-def test_an_unknown_term_weighs_most_and_scores_nothing() -> None:
+def test_unknown_term_has_the_highest_weight_and_scores_nothing() -> None:
     index = Bm25([["a"], ["b"]])
     assert index.weight("z") > index.weight("a") > 0
     assert index.scores(["z"]) == [0.0, 0.0]

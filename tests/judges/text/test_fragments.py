@@ -1,10 +1,11 @@
-"""Every character of a text has a place in its fragments, and a judge reads what a reader sees."""
+"""Every character of the text is in a fragment, and a judge reads what a reader sees."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.text.fragments import FragmentKind, code_fragments, fragments, spoken
+from judges.text.fragments import FragmentKind, spoken
+from judges.text.markdown import code_fragments, fragments
 
 SYNTAX = st.sampled_from(
     [
@@ -46,7 +47,7 @@ def test_fragments_tile_any_text(text: str) -> None:
 
 
 @given(MARKUP)
-def test_every_letter_outside_names_for_hidden_text_is_read(text: str) -> None:
+def test_every_letter_outside_hidden_text_is_read(text: str) -> None:
     for part in fragments(text, lambda _: False):
         shown = text[part.start : part.end]
         if part.kind is FragmentKind.SYNTAX:
@@ -68,7 +69,7 @@ def test_every_letter_outside_names_for_hidden_text_is_read(text: str) -> None:
         ("<!-- Take 8", "<!-- Take 8"),
     ],
 )
-def test_what_a_reader_sees_is_read(text: str, told: str) -> None:
+def test_visible_text_is_read(text: str, told: str) -> None:
     assert read(text) == told
 
 
@@ -93,11 +94,11 @@ def test_what_a_reader_sees_is_read(text: str, told: str) -> None:
         ("Wait \u202e24\u202c hours.", [("invisible", "\u202e"), ("invisible", "\u202c")]),
     ],
 )
-def test_hidden_text_has_a_name(text: str, hidden: list[tuple[str, str]]) -> None:
+def test_hidden_text_has_a_kind(text: str, hidden: list[tuple[str, str]]) -> None:
     assert kinds(text) == hidden
 
 
-def test_a_bracket_that_names_a_document_is_a_marker() -> None:
+def test_bracket_naming_a_document_is_a_marker() -> None:
     known = "[1]|(faq.pdf)|【4†source】|[Source: faq.pdf]"
     for text in (
         "Five years [1].",
@@ -110,11 +111,11 @@ def test_a_bracket_that_names_a_document_is_a_marker() -> None:
 
 
 @pytest.mark.parametrize("text", ["👩\u200d👧 and ❤\ufe0f", "1\ufe0f\u20e3 first", "می\u200cخواهم", "क्\u200dष"])
-def test_characters_that_shape_their_neighbours_are_text(text: str) -> None:
+def test_combining_characters_are_text(text: str) -> None:
     assert kinds(text) == []
 
 
-def test_code_is_read_line_by_line_with_what_its_fence_says() -> None:
+def test_code_is_read_line_by_line_with_its_language() -> None:
     text = "```Take 8 tablets\nx = 1\n\ny = 2\n```\n"
     assert [text[part.start : part.end] for part in code_fragments(text) if part.kind is FragmentKind.TEXT] == [
         "Take 8 tablets",

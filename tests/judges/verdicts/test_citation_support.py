@@ -26,7 +26,7 @@ def support(judge: ScriptedJudge, text: str, documents: Sequence[int], *, contex
 
 
 def knows(*parts: str) -> ScriptedJudge:
-    """A judge that holds a claim entailed by a text which has all of ``parts``."""
+    """A judge that finds a claim entailed by text with all of ``parts``."""
 
     def answer(evidence: str, _claim: str) -> Probabilities:
         return entails() if all(part in evidence for part in parts) else NEUTRAL
@@ -34,24 +34,24 @@ def knows(*parts: str) -> ScriptedJudge:
     return ScriptedJudge(answer)
 
 
-def test_each_document_is_asked_by_itself() -> None:
+def test_each_document_is_judged_separately() -> None:
     found = support(knows("25 days"), "Staff get 25 days.", [0, 2])
     assert found[0] > 0.7
     assert set(found) == {0, 2}
 
 
-def test_a_sentence_may_draw_on_all_that_it_cites_together() -> None:
+def test_sentence_may_be_supported_by_its_citations_together() -> None:
     found = support(knows("25 days", "10 days"), "Staff get 25 days, interns 10 days of leave.", [0, 1])
     assert min(found.values()) > 0.5
     alone = support(knows("25 days", "10 days"), "Staff get 25 days, interns 10 days of leave.", [2])
     assert alone[2] < 0.5
 
 
-def test_a_document_without_text_supports_nothing() -> None:
+def test_document_without_text_supports_nothing() -> None:
     assert support(knows("25 days"), "Staff get 25 days.", [7]) == {7: 0.0}
 
 
-def test_what_a_claim_points_back_to_is_read_with_it() -> None:
+def test_antecedent_is_read_with_its_claim() -> None:
     judge = ScriptedJudge(default=NEUTRAL)
     support(judge, "They are parked outside.", [2], context="Bicycles are used by many.")
     assert {claim for _, claim in judge.pairs} == {"Bicycles are used by many. They are parked outside."}

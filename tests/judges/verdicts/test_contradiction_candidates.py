@@ -5,7 +5,7 @@ from judges.verdicts.contradiction_candidates import ContradictionCandidate, con
 
 
 def of(one: str, other: str) -> ContradictionCandidate | None:
-    """The same whichever comes first."""
+    """The order doesn't matter."""
     a, b = features.prepare(one), features.prepare(other)
     assert contradiction_candidate(a, b) == contradiction_candidate(b, a)
     return contradiction_candidate(a, b)
@@ -39,7 +39,7 @@ def test_words_and_numbers_alone_contradict(one: str, other: str) -> None:
         ("The museum was opened in 1932.", "The museum was opened in 1954."),
     ],
 )
-def test_one_thing_differs_and_a_model_must_say_whether_it_matters(one: str, other: str) -> None:
+def test_single_difference_is_left_to_the_model(one: str, other: str) -> None:
     assert of(one, other) == ContradictionCandidate(definite=False)
 
 
@@ -66,6 +66,6 @@ def test_one_thing_differs_and_a_model_must_say_whether_it_matters(one: str, oth
         ("Leave is granted to permanent staff.", "Leave is granted to permanent staff."),
     ],
 )
-def test_two_things_differ_or_none(one: str, other: str) -> None:
-    """Statements that are much alike and all true are what every text is full of."""
+def test_two_or_no_differences_are_no_candidate(one: str, other: str) -> None:
+    """Every document is full of statements that are similar and all true."""
     assert of(one, other) is None

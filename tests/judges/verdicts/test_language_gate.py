@@ -19,13 +19,13 @@ def claim(text: str, context: str = "") -> Claim:
     return Claim(text=text, span=Span(0, len(text)), sentence_index=0, context=context)
 
 
-def test_a_claim_in_a_known_language_is_left_to_the_model() -> None:
+def test_claim_in_a_known_language_is_left_to_the_model() -> None:
     known = LanguageGate({"en"}, index(ENGLISH))
     assert known.admits(claim("Pets are not allowed."), "")
     assert known.admits(claim("Volkswagen AG, Wolfsburg."), "The deposit is high.")
 
 
-def test_a_claim_in_another_language_is_unverifiable_for_that_reason() -> None:
+def test_claim_in_another_language_is_unverifiable_for_that_reason() -> None:
     known = LanguageGate({"en"}, index(ENGLISH))
     foreign = claim("Haustiere sind in der Wohnung nicht erlaubt.")
     assert not known.admits(foreign, "")
@@ -33,7 +33,7 @@ def test_a_claim_in_another_language_is_unverifiable_for_that_reason() -> None:
     assert (verdict.label, verdict.reason, verdict.entailed) == (Label.UNVERIFIABLE, "language", 0.0)
 
 
-def test_documents_and_what_was_said_before_decide_for_a_short_claim() -> None:
+def test_documents_and_context_decide_the_language_of_a_short_claim() -> None:
     short = claim("Die Kaution beträgt 900 €.")
     assert LanguageGate({"en"}, index(ENGLISH)).admits(short, "")
     assert not LanguageGate({"en"}, index(GERMAN)).admits(short, "")
@@ -41,7 +41,7 @@ def test_documents_and_what_was_said_before_decide_for_a_short_claim() -> None:
     assert LanguageGate({"en"}, index(GERMAN)).admits(short, "The flat is not let to pets.")
 
 
-def test_a_claim_that_is_a_sentence_of_the_evidence_is_supported_by_it() -> None:
+def test_claim_repeating_the_evidence_is_supported() -> None:
     verdict = LanguageGate({"en"}, index(ENGLISH, GERMAN)).judge_without_model(claim("Haustiere sind  nicht erlaubt."))
     assert (verdict.label, verdict.reason) == (Label.SUPPORTED, None)
     assert verdict.best_source is not None
@@ -57,11 +57,11 @@ def test_a_claim_that_is_a_sentence_of_the_evidence_is_supported_by_it() -> None
         ("押金不是两个月的租金。", "两个月的租金。"),
     ],
 )
-def test_a_part_of_a_sentence_is_not_what_it_says(evidence: str, text: str) -> None:
+def test_part_of_a_sentence_is_not_the_sentence(evidence: str, text: str) -> None:
     assert LanguageGate({"en"}, index(evidence)).judge_without_model(claim(text)).reason == "language"
 
 
-def test_a_claim_that_leans_on_another_is_not_supported_by_its_words_alone() -> None:
+def test_dependent_claim_is_not_supported_by_its_words_alone() -> None:
     leaning = claim("Sie wird nach dem Auszug zurückgezahlt.", context="Die Miete beträgt 900 €.")
     assert LanguageGate({"en"}, index(GERMAN)).judge_without_model(leaning).reason == "language"
 
@@ -81,9 +81,7 @@ def test_scripts_without_spaces_are_compared_likewise() -> None:
         ("プールは18時に閉まります。", "プールは20時に閉まります。", "18"),
     ],
 )
-def test_a_number_that_the_evidence_gives_otherwise_is_contradicted_in_any_language(
-    evidence: str, text: str, said: str
-) -> None:
+def test_different_number_is_contradicted_in_any_language(evidence: str, text: str, said: str) -> None:
     verdict = LanguageGate({"en"}, index(evidence)).judge_without_model(claim(text))
     assert (verdict.label, verdict.reason) == (Label.CONTRADICTED, None)
     assert verdict.contradicting_source is not None
@@ -112,12 +110,12 @@ def test_nearly_the_same_words_are_no_support(evidence: str, text: str) -> None:
         ("Los perros no pueden entrar en el parque.", "Los perros pueden entrar en el parque."),
     ],
 )
-def test_where_the_words_of_denial_are_known_the_opposite_is_contradicted(evidence: str, text: str) -> None:
+def test_opposite_is_contradicted_if_words_of_denial_are_known(evidence: str, text: str) -> None:
     assert LanguageGate({"en"}, index(evidence)).judge_without_model(claim(text)).label is Label.CONTRADICTED
     assert LanguageGate({"en"}, index(text)).judge_without_model(claim(evidence)).label is not Label.SUPPORTED
 
 
-def test_a_full_stop_within_quotation_marks_ends_a_sentence() -> None:
+def test_full_stop_within_quotation_marks_ends_a_sentence() -> None:
     text = "Le règlement précise : « Les chiens sont admis en laisse. »"
     assert (
         LanguageGate({"en"}, index(f"{text} Le parc ferme à 20 heures.")).judge_without_model(claim(text)).label

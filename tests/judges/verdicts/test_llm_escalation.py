@@ -1,4 +1,4 @@
-"""The cascade: what the cross-encoder leaves open goes to an LLM, nothing else does; trouble with it costs nothing."""
+"""The cascade: only claims that the cross-encoder leaves undecided go to an LLM, and its failures cost nothing."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from judges.checker import GroundingChecker
+from judges.label_thresholds import Thresholds
+from judges.llm_types import LlmVerdict
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.testing import NEUTRAL, ScriptedJudge, ScriptedLlm, contradicts, entails
-from judges.thresholds import Thresholds
-from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, LlmVerdict, Probabilities, ReplyVerdict
+from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, Probabilities, ReplyVerdict
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ UNSURE = Probabilities(0.55, 0.35, 0.10)
 
 
 class ModelOnly:
-    """Features that leave the model's word as it is."""
+    """Features that leave the model's scores unchanged."""
 
     def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
         return SimpleNamespace(text=text, quantities=())
@@ -66,14 +67,14 @@ def says(label: Label, confidence: float = 0.9, **more: Any) -> LlmVerdict:
 
 
 @pytest.mark.parametrize("sure", [entails(), contradicts()], ids=["supported", "contradicted"])
-async def test_what_the_cross_encoder_decides_is_not_asked_again(sure: Probabilities) -> None:
+async def test_claim_decided_by_the_cross_encoder_is_not_escalated(sure: Probabilities) -> None:
     llm = ScriptedLlm()
     claim = await one(checker(ScriptedJudge(default=sure), llm), PAID)
     assert llm.asked == []
     assert not claim.escalated
 
 
-async def test_a_claim_left_open_gets_the_verdict_the_reasoning_and_the_source_of_the_llm() -> None:
+async def test_undecided_claim_gets_verdict_reasoning_and_source_of_the_llm() -> None:
     llm = ScriptedLlm({PAID: says(Label.SUPPORTED, 0.93, passages=(0,))})
     claim = await one(checker(ScriptedJudge(default=UNSURE), llm), PAID)
     assert claim.label is Label.SUPPORTED
@@ -87,7 +88,7 @@ async def test_a_claim_left_open_gets_the_verdict_the_reasoning_and_the_source_o
     assert claim.support[claim.best_source.document_index] == 0.93
 
 
-async def test_a_contradiction_brings_its_correction_along() -> None:
+async def test_contradiction_has_its_correction() -> None:
     opinion = says(Label.CONTRADICTED, 0.8, correction="Leave is 30 days.", passages=(1,))
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm({PAID: opinion})), PAID)
     assert claim.label is Label.CONTRADICTED
@@ -97,7 +98,7 @@ async def test_a_contradiction_brings_its_correction_along() -> None:
     assert claim.best_source == claim.contradicting_source
 
 
-async def test_a_claim_that_the_llm_finds_in_no_source_stays_unverifiable_with_its_confidence() -> None:
+async def test_claim_in_no_source_stays_unverifiable_with_the_llm_confidence() -> None:
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm(default=says(Label.UNVERIFIABLE, 0.9))), PAID)
     assert claim.label is Label.UNVERIFIABLE
     assert claim.escalated
@@ -108,13 +109,13 @@ async def test_a_claim_that_the_llm_finds_in_no_source_stays_unverifiable_with_i
     "correction",
     ["Leave is 35 days.", "Visit the staff portal at example.com for prizes.", "Leave is 30 days at 99 %."],
 )
-async def test_a_correction_that_no_source_says_is_left_out(correction: str) -> None:
+async def test_unsupported_correction_is_left_out(correction: str) -> None:
     opinion = says(Label.CONTRADICTED, 0.8, correction=correction, passages=(0,))
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm({PAID: opinion})), PAID)
     assert (claim.label, claim.correction) == (Label.CONTRADICTED, None)
 
 
-async def test_the_llm_s_verdict_holds_for_every_policy_whatever_its_thresholds() -> None:
+async def test_verdict_of_the_llm_applies_under_any_thresholds() -> None:
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm(default=says(Label.CONTRADICTED, 0.6))), PAID)
     assert Thresholds(entailment=0.5, contradiction=0.99).label_of(claim) is Label.CONTRADICTED
 
@@ -122,7 +123,7 @@ async def test_the_llm_s_verdict_holds_for_every_policy_whatever_its_thresholds(
 @pytest.mark.parametrize(
     "error", [JudgeError("refused"), JudgeUnavailableError("no key"), JudgeOverloadedError("full"), RuntimeError("bug")]
 )
-async def test_trouble_with_the_llm_leaves_what_the_cross_encoder_said(error: Exception) -> None:
+async def test_failing_llm_leaves_the_cross_encoder_verdict(error: Exception) -> None:
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm({PAID: error})), PAID)
     assert claim.label is Label.UNVERIFIABLE
     assert not claim.escalated
@@ -130,19 +131,19 @@ async def test_trouble_with_the_llm_leaves_what_the_cross_encoder_said(error: Ex
     assert claim.entailed == 0.55
 
 
-async def test_an_llm_that_is_late_leaves_what_the_cross_encoder_said() -> None:
+async def test_late_llm_leaves_the_cross_encoder_verdict() -> None:
     made = checker(ScriptedJudge(default=UNSURE), ScriptedLlm(gate=asyncio.Event()), timeout_s=0.05)
     claim = await one(made, PAID)
     assert (claim.label, claim.reason, claim.escalated) == (Label.UNVERIFIABLE, None, False)
 
 
-async def test_an_answer_that_cannot_be_read_changes_no_number() -> None:
+async def test_unreadable_answer_changes_no_score() -> None:
     unread = LlmVerdict(label=Label.UNVERIFIABLE, confidence=0.5, readable=False)
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm(default=unread)), PAID)
     assert (claim.label, claim.entailed, claim.escalated) == (Label.UNVERIFIABLE, 0.55, True)
 
 
-async def test_corrections_of_what_is_contradicted_are_asked_for_only_where_they_are_wanted() -> None:
+async def test_corrections_are_requested_only_if_wanted() -> None:
     opinion = says(Label.CONTRADICTED, correction="Leave is 30 days.")
     for wanted in (False, True):
         llm = ScriptedLlm(default=opinion)
@@ -153,13 +154,13 @@ async def test_corrections_of_what_is_contradicted_are_asked_for_only_where_they
         assert not claim.escalated
 
 
-async def test_an_llm_that_sees_no_contradiction_corrects_nothing() -> None:
+async def test_llm_denying_a_contradiction_corrects_nothing() -> None:
     llm = ScriptedLlm(default=says(Label.SUPPORTED, correction="Leave is 30 days."))
     claim = await one(checker(ScriptedJudge(default=contradicts()), llm), PAID, correct=True)
     assert (claim.label, claim.correction) == (Label.CONTRADICTED, None)
 
 
-async def test_without_a_cross_encoder_the_llm_judges_every_claim() -> None:
+async def test_llm_judges_every_claim_without_a_cross_encoder() -> None:
     llm = ScriptedLlm({PAID: says(Label.SUPPORTED), OPEN: says(Label.CONTRADICTED)})
     made = checker(None, llm)
     result = await report(made, f"{PAID} {OPEN}")
@@ -169,7 +170,7 @@ async def test_without_a_cross_encoder_the_llm_judges_every_claim() -> None:
     assert made.name == "scripted-llm"
 
 
-async def test_where_the_cross_encoder_fails_to_load_the_llm_stands_in_and_the_fault_is_known() -> None:
+async def test_llm_replaces_a_cross_encoder_that_fails_to_load() -> None:
     judge = ScriptedJudge(start_error=JudgeUnavailableError("no such model"))
     made = checker(judge, ScriptedLlm(default=says(Label.SUPPORTED)))
     claim = await one(made, PAID)
@@ -177,7 +178,7 @@ async def test_where_the_cross_encoder_fails_to_load_the_llm_stands_in_and_the_f
     assert (made.available, made.error, made.fault) == (True, None, "no such model")
 
 
-async def test_with_neither_nothing_is_checked() -> None:
+async def test_nothing_is_checked_without_both() -> None:
     made = checker(None, ScriptedLlm(ready=False))
     result = await report(made, PAID)
     assert result.verdict is ReplyVerdict.NOT_CHECKED
@@ -192,45 +193,43 @@ async def test_with_neither_nothing_is_checked() -> None:
         (JudgeError("refused"), "judge_error"),
     ],
 )
-async def test_an_llm_alone_that_fails_leaves_the_claim_unverifiable_with_the_reason(
-    error: Exception, reason: str
-) -> None:
+async def test_failing_llm_alone_leaves_the_claim_unverifiable_with_the_reason(error: Exception, reason: str) -> None:
     claim = await one(checker(None, ScriptedLlm({PAID: error})), PAID)
     assert (claim.label, claim.reason) == (Label.UNVERIFIABLE, reason)
 
 
-async def test_an_llm_alone_that_is_late_is_a_timeout() -> None:
+async def test_late_llm_alone_is_a_timeout() -> None:
     claim = await one(checker(None, ScriptedLlm(gate=asyncio.Event()), timeout_s=0.05), PAID)
     assert (claim.label, claim.reason) == (Label.UNVERIFIABLE, "timeout")
 
 
-async def test_an_llm_alone_that_cannot_be_read_gives_a_neutral_score() -> None:
+async def test_unreadable_llm_alone_gives_a_neutral_score() -> None:
     unread = LlmVerdict(label=Label.UNVERIFIABLE, confidence=0.5, readable=False)
     claim = await one(checker(None, ScriptedLlm(default=unread)), PAID)
     assert (claim.label, claim.score, claim.reason) == (Label.UNVERIFIABLE, 0.5, None)
 
 
-async def test_a_claim_that_the_cross_encoder_has_no_room_for_is_sent_on() -> None:
+async def test_claim_skipped_by_an_overloaded_cross_encoder_is_escalated() -> None:
     judge = ScriptedJudge(error=JudgeOverloadedError("full"))
     claim = await one(checker(judge, ScriptedLlm(default=says(Label.SUPPORTED))), PAID)
     assert (claim.label, claim.escalated, claim.reason) == (Label.SUPPORTED, True, None)
 
 
-async def test_a_claim_beyond_the_most_allowed_is_not_sent_on() -> None:
+async def test_claim_over_the_limit_is_not_escalated() -> None:
     llm = ScriptedLlm(default=says(Label.SUPPORTED))
     result = await report(checker(ScriptedJudge(default=NEUTRAL), llm), f"{PAID} {OPEN}", max_claims=1)
     assert [claim for claim, _ in llm.asked] == [PAID]
     assert result.claims_skipped == 1
 
 
-async def test_without_sources_nobody_is_asked() -> None:
+async def test_nothing_is_requested_without_sources() -> None:
     llm = ScriptedLlm()
     result = await report(checker(None, llm), PAID, chunks=())
     assert llm.asked == []
     assert result.verdict is ReplyVerdict.NO_SOURCES
 
 
-async def test_the_calls_of_a_reply_are_counted() -> None:
+async def test_calls_of_a_reply_are_counted() -> None:
     made = checker(ScriptedJudge(default=UNSURE), ScriptedLlm({OPEN: JudgeError("refused")}))
     check = made.reply(await made.prepare([LEAVE, OFFICE]), thresholds=Thresholds())
     for sentence in [*check.push(f"{PAID} {OPEN}"), *check.flush()]:
@@ -238,7 +237,7 @@ async def test_the_calls_of_a_reply_are_counted() -> None:
     assert [(call.outcome, call.prompt_tokens) for call in check.llm_calls] == [("ok", 10), ("error", 0)]
 
 
-async def test_passages_take_along_what_stands_around_the_nearest_window() -> None:
+async def test_passages_include_the_neighbours_of_the_nearest_window() -> None:
     text = " ".join(f"Sentence number {n} is here." for n in ("one", "two", "three", "four", "five", "six", "seven"))
     llm = ScriptedLlm()
     await report(checker(ScriptedJudge(default=UNSURE), llm), "Sentence four.", [Chunk(id="c", text=text)])

@@ -36,7 +36,7 @@ def told(found: Consistency) -> list[tuple[str, str]]:
     return [(one.first.text, one.second.text) for one in found.contradictions]
 
 
-def test_a_pair_is_judged_both_ways_and_named_with_its_places() -> None:
+def test_pair_is_judged_both_ways_and_reported_with_positions() -> None:
     judge = ScriptedJudge(default=contradicts())
     text = f"{LEAVE} Bicycles may be parked behind the canteen. {MORE}"
     (found,) = reply(judge, text).contradictions
@@ -46,19 +46,19 @@ def test_a_pair_is_judged_both_ways_and_named_with_its_places() -> None:
     assert found.score > 0.7
 
 
-def test_both_ways_must_contradict() -> None:
+def test_both_directions_must_contradict() -> None:
     one_way = ScriptedJudge({(PARIS, LYON): contradicts(), (LYON, PARIS): entails()})
     assert told(reply(one_way, f"{PARIS} {LYON}")) == []
     both = ScriptedJudge(default=contradicts(0.99))
     assert told(reply(both, f"{PARIS} {LYON}")) == [(PARIS, LYON)]
 
 
-def test_what_numbers_say_for_sure_a_model_may_be_too_weak_to_see() -> None:
+def test_certain_number_differences_override_the_model() -> None:
     assert told(reply(ScriptedJudge(default=NEUTRAL), f"{LEAVE} {MORE}")) == [(LEAVE, MORE)]
     assert told(reply(ScriptedJudge(default=NEUTRAL), f"{PARIS} {LYON}")) == []
 
 
-def test_statements_of_different_things_are_never_put_to_the_judge() -> None:
+def test_statements_about_different_things_are_not_judged() -> None:
     judge = ScriptedJudge(default=contradicts())
     text = (
         "The basic plan costs 9 euros a month. The premium plan costs 19 euros a month. "
@@ -80,7 +80,7 @@ def test_nothing_to_compare_costs_nothing() -> None:
     assert judge.calls == []
 
 
-def test_what_an_earlier_reply_of_the_run_said() -> None:
+def test_earlier_replies_of_the_run_are_compared() -> None:
     judge = ScriptedJudge(default=contradicts())
     (found,) = reply(judge, MORE, [LEAVE, PARIS]).contradictions
     assert (found.first.text, found.first.earlier) == (LEAVE, True)
@@ -88,7 +88,7 @@ def test_what_an_earlier_reply_of_the_run_said() -> None:
     assert reply(judge, PARIS, [LEAVE, MORE]).contradictions == [], "what is past is not told again"
 
 
-def test_documents_are_compared_with_each_other_and_not_with_themselves() -> None:
+def test_documents_are_compared_with_each_other_but_not_themselves() -> None:
     judge = ScriptedJudge(default=contradicts())
     found = documents(judge, f"{LEAVE} {MORE}", f"Bicycles may be parked. {MORE} {MORE}", "Nothing of it.")
     ((first, second),) = told(found)
@@ -98,27 +98,27 @@ def test_documents_are_compared_with_each_other_and_not_with_themselves() -> Non
     assert one.second.span.start == len("Bicycles may be parked. ")
 
 
-def test_of_two_documents_one_contradiction_is_told() -> None:
+def test_one_contradiction_is_reported_per_pair_of_documents() -> None:
     judge = ScriptedJudge(default=contradicts())
     open_, closed = "The office is open on Saturdays.", "The office is closed on Saturdays."
     assert len(documents(judge, f"{LEAVE} {open_}", f"{MORE} {closed}").contradictions) == 1
 
 
-def test_only_so_many_pairs_are_judged_and_the_rest_is_told() -> None:
+def test_judged_pairs_are_limited_and_skipped_ones_reported() -> None:
     judge = ScriptedJudge(default=contradicts())
     found = reply(judge, " ".join(f"Permanent staff receive {days} days of annual leave." for days in range(20, 60)))
     assert len(judge.pairs) == 2 * MAX_PAIRS
     assert found.skipped > 0
 
 
-def test_of_very_many_documents_the_first_ones_are_read() -> None:
+def test_only_the_first_of_many_documents_are_read() -> None:
     judge = ScriptedJudge(default=contradicts())
     texts = [f"Building {number} is behind the canteen." for number in range(DOCUMENT_STATEMENTS)]
     assert documents(judge, *texts, LEAVE, MORE).contradictions == ()
     assert told(documents(judge, LEAVE, *texts[:-2], MORE)) == [(LEAVE, MORE)]
 
 
-def test_statements_that_do_not_fit_the_model_are_left_out() -> None:
+def test_statements_too_long_for_the_model_are_left_out() -> None:
     judge = ScriptedJudge(default=contradicts(), max_tokens=12)
     assert reply(judge, f"{LEAVE} {MORE}") == Consistency(contradictions=[], skipped=1)
 
@@ -126,11 +126,11 @@ def test_statements_that_do_not_fit_the_model_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("error", "reason"), [(JudgeOverloadedError("full"), "overloaded"), (JudgeError("broken"), "judge_error")]
 )
-def test_trouble_with_the_judge_is_a_reason_and_no_error(error: Exception, reason: str) -> None:
+def test_judge_errors_are_a_reason_and_do_not_raise(error: Exception, reason: str) -> None:
     assert reply(ScriptedJudge(error=error), f"{LEAVE} {MORE}") == Consistency(reason=reason)
 
 
-def test_a_deadline_is_kept() -> None:
+def test_deadline_is_kept() -> None:
     async def run() -> Consistency:
         judge = ScriptedJudge(gate=asyncio.Event())
         return await checker(judge).reply(f"{LEAVE} {MORE}", timeout_s=0.01)
@@ -138,7 +138,7 @@ def test_a_deadline_is_kept() -> None:
     assert asyncio.run(run()) == Consistency(reason="timeout")
 
 
-def test_without_a_cross_encoder_there_is_nothing_to_compare_with() -> None:
+def test_nothing_is_compared_without_a_cross_encoder() -> None:
     async def run() -> None:
         grounding = GroundingChecker(ScriptedJudge())
         assert grounding.consistency_checker is None, "it is not loaded yet"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.types import Chunk, Sentence, Span
-from policies.citations.annotations import read_annotation
+from policies.citations.annotation_parsing import read_annotation
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import distinct_documents, find_citations, reported_citations
 
@@ -103,7 +103,7 @@ def test_markers(text: str, expected: list[tuple[str, int | None]]) -> None:
         ("It is $5 [1], and US$10 [2].", [("[1]", 0), ("[2]", 1)]),
     ],
 )  # fmt: skip
-def test_markers_as_models_and_tools_write_them(text: str, expected: list[tuple[str, int | None]]) -> None:
+def test_markers_of_models_and_tools_are_found(text: str, expected: list[tuple[str, int | None]]) -> None:
     assert cited(text) == expected
 
 
@@ -127,59 +127,59 @@ def test_markers_as_models_and_tools_write_them(text: str, expected: list[tuple[
         '{[7]: 1} [1,000] {"ids": [7]} [50%] [$7] [7 days] [ca. 7]',
     ],
 )
-def test_brackets_that_cite_nothing(text: str) -> None:
+def test_other_brackets_are_no_markers(text: str) -> None:
     assert [marker for marker, index in cited(text) if index is None] == []
     assert [index for _, index in cited(text, ())] == []
 
 
-def test_a_marker_that_can_only_mean_a_document_not_given() -> None:
+def test_marker_of_a_missing_document_is_reported() -> None:
     """Another number, an id with another number, a file of the same kind."""
     expected = [("[7]", None), ("[d9]", None), ("[doc 12]", None), ("[pricing.pdf]", None), ("[2]", 1), ("[8]", None)]
     assert cited("Five [7], [d9], [doc 12], [pricing.pdf] or [2, 8].") == expected
 
 
-def test_a_marker_that_a_document_has_itself_may_be_repeated() -> None:
+def test_marker_copied_from_a_document_is_not_reported() -> None:
     chunks = (Chunk(id="d1", text="Leave is 25 days [12]; see [d9] and rates.pdf.", source="hr.pdf"),)
     assert cited("Leave is 25 days [12] [d9] [rates.pdf] [13].", chunks) == [("[13]", None)]
 
 
-def test_footnotes_mean_what_they_are_defined_as() -> None:
+def test_footnotes_refer_to_their_definition() -> None:
     text = "Five.[^1] Six.[^note] Seven.[^2]\n\n[^1]: product-manual.pdf, p. 3\n[^note]: As of May.\n[^2]: elsewhere\n"
     assert cited(text) == [("[^1]", 1), ("[^1]", 1), ("product-manual.pdf", 1)]
 
 
-def test_a_list_of_sources_numbers_them_anew() -> None:
-    """What the reply calls [1] is what its own list says, whatever the order of the documents."""
+def test_source_list_defines_the_numbers() -> None:
+    """[1] in the reply refers to the entry in the reply's own list, regardless of the order of the documents."""
     for entries in ("[1] product-manual.pdf\n[2] Legal Review\n", "1. product-manual.pdf\n2. Legal Review, 2024\n"):
         text = f"Five [1]. Six [2]. Seven [4].\n\n**Sources:**\n\n{entries}"
         assert [index for _, index in cited(text)][:3] == [1, 2, 3]
 
 
-def test_definitions_of_links_are_no_citations() -> None:
+def test_link_definitions_are_no_citations() -> None:
     text = "See [the shop][1] and [the manual][2].\n\n[1]: https://shop.example\n[2]: https://example.org/manual\n"
     assert {index for _, index in cited(text)} == {1}
 
 
-def test_a_line_that_begins_with_a_marker_defines_nothing() -> None:
+def test_line_beginning_with_a_marker_is_no_definition() -> None:
     assert cited("[2] As we read in faq.pdf, five. And [2].") == [("[2]", 1), ("faq.pdf", 0), ("[2]", 1)]
 
 
-def test_a_number_is_a_place_before_it_is_an_id() -> None:
+def test_number_is_a_position_before_it_is_an_id() -> None:
     chunks = tuple(Chunk(id=str(i), text="…") for i in (2, 101, 3))
     assert cited("[2] [101] [4]", chunks) == [("[2]", 1), ("[101]", 1), ("[4]", None)]
 
 
-def test_many_documents_make_a_year_a_number() -> None:
+def test_year_is_a_position_if_there_are_enough_documents() -> None:
     chunks = tuple(Chunk(id=f"d{i}", text="…") for i in range(2500))
     assert cited("[2019]", chunks) == [("[2019]", 2018)]
 
 
-def test_ids_in_a_list_that_look_numbered() -> None:
+def test_numeric_ids_in_a_list() -> None:
     chunks = (Chunk(id="doc2", text="…"), Chunk(id="doc1", text="…"))
     assert cited("[doc1, doc2]", chunks) == [("[doc1]", 1), ("[doc2]", 0)]
 
 
-def test_the_longest_name_is_meant() -> None:
+def test_longest_matching_name_wins() -> None:
     chunks = (Chunk(id="a", text="…", source="Annual Report"), Chunk(id="b", text="…", source="Annual Report 2024"))
     assert cited("The Annual Report 2024 and the Annual Report.", chunks) == [
         ("Annual Report 2024", 1),
@@ -187,13 +187,13 @@ def test_the_longest_name_is_meant() -> None:
     ]
 
 
-def test_names_too_short_too_long_or_without_a_word_are_found_in_brackets_alone() -> None:
+def test_very_short_long_or_wordless_names_are_found_only_in_brackets() -> None:
     chunks = tuple(Chunk(id=f"i{i}", text="…", source=name) for i, name in enumerate(("A1", "x1" * 300, "+++", "/a.b")))
     assert cited(f"A1 {'x1' * 300} +++ a.b [A1] [+++]", chunks) == [("[A1]", 0), ("[+++]", 2)]
     assert cited("a.b", chunks) == []
 
 
-def test_names_that_begin_or_end_with_no_letter() -> None:
+def test_names_may_begin_or_end_without_a_letter() -> None:
     chunks = (Chunk(id="a", text="…", source="/kb/faq.md"), Chunk(id="b", text="…", source="C++"))
     assert cited("In /kb/faq.md and C++, we read.", chunks) == [("/kb/faq.md", 0), ("C++", 1)]
 
@@ -233,13 +233,20 @@ def test_each_citation_has_its_sentence_and_span() -> None:
         (("Five.[^1]\n\n", "[^1]: faq.pdf\n"), [0, None, None]),
     ],
 )
-def test_which_sentence_a_citation_is_for(texts: tuple[str, ...], expected: list[int | None]) -> None:
-    """That before it where it stands behind the full stop; none in a list of sources."""
+def test_citation_is_assigned_to_its_sentence(texts: tuple[str, ...], expected: list[int | None]) -> None:
+    """The preceding sentence, if the marker follows its full stop; none in a list of sources."""
     text, made = sentences(*texts)
     assert [c.sentence_index for c in find_citations(text, CHUNKS, made)] == expected
 
 
-def test_code_cites_nothing() -> None:
+def test_other_brackets_cite_the_documents_they_name() -> None:
+    chunks = [Chunk(id="d1", text="x", source="faq.pdf"), Chunk(id="d2", text="y", source="web")]
+    text = "One (see d1). Two {d1, d2}. Three (`faq.pdf`). Four <d2>. Five (faq.pdf). Six (1), (d3), `web`, [t](d1)."
+    found = [(citation.marker, citation.document_index) for citation in find_citations(text, chunks)]
+    assert found == [("(see d1)", 0), ("{d1, d2}", 0), ("{d1, d2}", 1), ("faq.pdf", 0), ("<d2>", 1), ("faq.pdf", 0)]
+
+
+def test_code_contains_no_citations() -> None:
     text, made = sentences("x = a[1]\n", "Five [2].", code=frozenset({0}))
     assert [c.document_index for c in find_citations(text, CHUNKS, made)] == [1]
 
@@ -304,8 +311,8 @@ _PIECES = st.sampled_from(["Five", " ", ".", "[1]", "[9]", "[^2]", "\n", "【3�
 
 
 @given(st.lists(st.tuples(st.lists(_WORDS, min_size=1, max_size=6), _INNER), max_size=8), st.sampled_from(["", " "]))
-def test_every_marker_of_prose_is_found_where_it_stands(pieces: list[tuple[list[str], str]], gap: str) -> None:
-    """However the text round them reads, each bracket yields the documents that its content names, at its place."""
+def test_every_marker_in_prose_is_found_in_place(pieces: list[tuple[list[str], str]], gap: str) -> None:
+    """Regardless of the surrounding text, each bracket yields the documents that it names, at its position."""
     text, places = "", []
     for words, inner in pieces:
         text += f"{' '.join(words)}.{gap}"
@@ -319,8 +326,8 @@ def test_every_marker_of_prose_is_found_where_it_stands(pieces: list[tuple[list[
 
 
 @given(st.text(alphabet=st.characters(blacklist_characters="[]【】［］", blacklist_categories=["Cs"]), max_size=80))
-def test_no_marker_no_stray_citation(text: str) -> None:
-    """Without a bracket nothing is cited but by a name that stands there in full."""
+def test_text_without_markers_has_no_citations(text: str) -> None:
+    """Without brackets, only a name in full is a citation."""
     for citation in find_citations(text, CHUNKS):
         assert citation.document_index is not None
         assert citation.span is not None
@@ -328,8 +335,8 @@ def test_no_marker_no_stray_citation(text: str) -> None:
 
 
 @given(st.lists(_PIECES))
-def test_each_citation_is_for_a_sentence_of_the_text(pieces: list[str]) -> None:
-    """One at or before the one in which it stands, however the sentences are cut."""
+def test_each_citation_belongs_to_a_sentence_of_the_text(pieces: list[str]) -> None:
+    """The sentence that contains it or an earlier one, regardless of how the sentences are cut."""
     text, made = sentences(*pieces)
     for citation in find_citations(text, CHUNKS, made):
         assert citation.span is not None
@@ -339,7 +346,7 @@ def test_each_citation_is_for_a_sentence_of_the_text(pieces: list[str]) -> None:
 
 @given(st.text(alphabet="[]【】†:`1290,-–; dafq.pweb/^\n", max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
-    """Spans lie in the text, in order, and a document named is one given."""
+    """Spans are inside the text and in order, and every document is one of those given."""
     found = find_citations(text, CHUNKS)
     starts = [c.span.start for c in found if c.span is not None]
     assert starts == sorted(starts)
@@ -349,13 +356,13 @@ def test_any_text_can_be_read(text: str) -> None:
         assert citation.document_index is None or 0 <= citation.document_index < len(CHUNKS)
 
 
-def test_strange_markers_without_end_are_looked_for_in_the_documents_only_so_often() -> None:
+def test_unknown_markers_are_searched_in_documents_a_limited_number_of_times() -> None:
     chunks = (Chunk(id="d1", text="Leave. " * 100),)
     found = cited(" ".join(f"[d{number}]" for number in range(2, 2000)), chunks)
     assert 100 < len(found) < 500
 
 
-def test_many_markers_of_one_sentence() -> None:
+def test_many_markers_in_one_sentence() -> None:
     text, made = sentences("So. ", "[1]" * 20_000, " Yes.")
     assert {c.sentence_index for c in find_citations(text, CHUNKS, made)} == {0}
 
@@ -363,8 +370,8 @@ def test_many_markers_of_one_sentence() -> None:
 @pytest.mark.parametrize(
     "piece", ["[", "[1", "[1]", "【", "`", "```", "faq ", "faq.", "Legal ", "https://example.org/", "[a,"]
 )
-def test_time_grows_with_the_length(piece: str) -> None:
-    """Thirty times the text of a pathological kind takes far less than its square's time."""
+def test_time_is_linear_in_the_length(piece: str) -> None:
+    """Thirty times as much pathological text takes far less than the square of its time."""
 
     def seconds(count: int) -> float:
         text = piece * count

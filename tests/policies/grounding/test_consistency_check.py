@@ -25,7 +25,7 @@ def after(rules: dict[str, Any], **fields: Any) -> tuple[Violation, ...]:
 
 
 @pytest.mark.parametrize("action", ["warn", "block"])
-def test_claims_that_contradict_each_other(action: str) -> None:
+def test_contradicting_claims_are_a_violation(action: str) -> None:
     (violation,) = after({**ON, "action_on_violation": action})
     assert violation.action.value == action
     assert violation.reason == 'Claims contradict each other: "Leave is 25 days." / "Leave is 40 days."'
@@ -39,12 +39,12 @@ def test_claims_that_contradict_each_other(action: str) -> None:
     }
 
 
-def test_a_claim_of_an_earlier_reply_has_no_place_in_this_one() -> None:
+def test_claim_of_an_earlier_reply_has_no_position() -> None:
     (violation,) = after(ON, consistency=consistency(earlier=True))
     assert violation.metadata["claims"][0] == {"claim": "Leave is 25 days.", "span": None, "earlier": True}
 
 
-def test_off_by_default() -> None:
+def test_consistency_check_is_off_by_default() -> None:
     assert after({**ON, "factual_consistency_check": False}) == ()
     assert after(ON, consistency=None) == ()
 
@@ -56,7 +56,7 @@ def test_each_policy_has_its_own_threshold() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"chunks": []}, {"judged": False}])
-def test_no_documents_are_needed(fields: dict[str, Any]) -> None:
+def test_consistency_is_checked_without_documents(fields: dict[str, Any]) -> None:
     assert [v.reason_code for v in after(ON, **fields)] == ["GROUNDING_INCONSISTENT"]
 
 
@@ -64,14 +64,14 @@ def test_no_documents_are_needed(fields: dict[str, Any]) -> None:
     ("reason", "codes"),
     [("timeout", ["GROUNDING_NOT_CHECKED"]), ("overloaded", ["GROUNDING_NOT_CHECKED"]), ("unavailable", [])],
 )
-def test_a_comparison_that_was_not_made_is_warned_of_and_never_blocks(reason: str, codes: list[str]) -> None:
-    """Where there is no judge at all, the reply is marked as not checked already."""
+def test_skipped_comparison_warns_and_never_blocks(reason: str, codes: list[str]) -> None:
+    """Without any judge, the reply is already marked as not checked."""
     violations = after({**ON, "action_on_violation": "block"}, consistency=Consistency(reason=reason))
     assert [violation.reason_code for violation in violations] == codes
     assert all(violation.action is Action.WARN for violation in violations)
 
 
-def test_pairs_left_out_are_told() -> None:
+def test_skipped_pairs_are_reported() -> None:
     inputs = PolicyInputs(chunks=[chunk()], claims=[claim()], consistency=Consistency(skipped=3))
     findings = CATEGORIES["grounding"].evaluate(Phase.AFTER_WORKFLOW, parse_rules("grounding", ON), inputs)
     assert findings is not None

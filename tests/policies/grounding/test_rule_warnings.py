@@ -1,10 +1,11 @@
-"""Every combination of rules that is warned of when a policy is saved, and those that are not."""
+"""Every combination of rules that causes a warning when a policy is saved, and combinations that don't."""
 
 from typing import Any
 
 import pytest
 
-from policies.grounding.rule_warnings import GatewayFacts, rule_warnings
+from policies.base import GatewayFacts
+from policies.grounding.evaluator import GROUNDING
 from policies.grounding.rules import GroundingRules
 from policies.registry import parse_rules
 from policies.templates import templates
@@ -19,7 +20,7 @@ def warned(rules: dict[str, Any], facts: GatewayFacts = GatewayFacts()) -> dict[
     """The warnings by rule."""
     parsed = parse_rules("grounding", QUIET | rules)
     assert isinstance(parsed, GroundingRules)
-    found = list(rule_warnings(parsed, facts))
+    found = list(GROUNDING.warnings(parsed, facts))
     assert all(warning.loc[0] == "rules" and warning.loc[1] in GroundingRules.model_fields for warning in found)
     return {warning.loc[1]: warning.msg for warning in found}
 
@@ -65,7 +66,7 @@ BLOCK = {"action_on_violation": "block"}
         ),
     ],
 )
-def test_what_cannot_work_is_warned_of(
+def test_ineffective_rules_are_warned_of(
     rules: dict[str, Any], facts: GatewayFacts | dict[str, Any], rule: str, says: str
 ) -> None:
     found = warned(rules, facts if isinstance(facts, GatewayFacts) else GatewayFacts())
@@ -88,13 +89,13 @@ def test_what_cannot_work_is_warned_of(
         ({"contradiction_action": "correct", "llm_grounding_check": True}, GatewayFacts()),
     ],
 )
-def test_what_works_is_not(rules: dict[str, Any], facts: GatewayFacts) -> None:
+def test_effective_rules_are_not_warned_of(rules: dict[str, Any], facts: GatewayFacts) -> None:
     assert warned(rules, facts) == {}
 
 
 @pytest.mark.parametrize(
     "template", [one for one in templates() if one["category"] == "grounding"], ids=lambda t: t["name"]
 )
-def test_templates_have_a_stream_mode_that_keeps_what_they_promise(template: dict[str, Any]) -> None:
+def test_stream_mode_of_each_template_suits_its_rules(template: dict[str, Any]) -> None:
     found = warned(template["rules"])
     assert not {"stream_mode", "unjudged_action", "score_relevance_floor"} & set(found)

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from judges.types import Consistency, Contradiction, LocatedStatement, Span
-from policies.engine import PolicySet
+from policies.policy_selection import PolicySet
 from policies.registry import CATEGORIES, parse_rules
 from policies.types import Action, Phase, PolicyInputs, Violation
 from tests.support.policy_builders import chunk, found, policy
@@ -25,7 +25,7 @@ def before(rules: dict[str, Any], sources: tuple[str | None, ...], **fields: Any
     )
 
 
-def test_documents_that_contradict_each_other_are_warned_of() -> None:
+def test_contradicting_documents_are_a_warning() -> None:
     (violation,) = before({"check_conflicts": True}, ("old.pdf", "new.pdf"))
     assert violation.action is Action.WARN
     assert violation.reason == (
@@ -61,12 +61,12 @@ def test_documents_that_contradict_each_other_are_warned_of() -> None:
         (("old.pdf", None), "'old.pdf' and 'd1'"),
     ],
 )
-def test_documents_are_named_so_that_they_can_be_told_apart(sources: tuple[str | None, ...], names: str) -> None:
+def test_documents_are_named_distinguishably(sources: tuple[str | None, ...], names: str) -> None:
     (violation,) = before({"check_conflicts": True}, sources)
     assert violation.reason.startswith(f"Documents {names} contradict")
 
 
-def test_conflicts_are_reported_only_where_a_rule_asks_and_between_documents_that_are_used() -> None:
+def test_conflicts_are_reported_only_if_a_rule_asks_and_between_used_documents() -> None:
     assert before({}, ("old.pdf", "new.pdf")) == ()
     assert before({"check_conflicts": True}, ("old.pdf", "new.pdf"), dropped=frozenset({1})) == ()
     dropping = {"check_conflicts": True, "blocked_sources": ["old.pdf"], "action_on_blocked_source": "drop"}
@@ -74,12 +74,12 @@ def test_conflicts_are_reported_only_where_a_rule_asks_and_between_documents_tha
     assert codes == ["RETRIEVAL_BLOCKED_SOURCE"]
 
 
-def test_a_conflict_that_is_not_sure_is_none() -> None:
+def test_uncertain_conflict_is_none() -> None:
     inputs = PolicyInputs(chunks=[chunk(0), chunk(1)], conflicts=documents(score=0.69))
     assert found("retrieval", Phase.BEFORE_WORKFLOW, {"check_conflicts": True}, inputs) == ()
 
 
-def test_documents_that_were_not_compared() -> None:
+def test_skipped_comparison_is_reported() -> None:
     inputs = PolicyInputs(chunks=[chunk()], conflicts=Consistency(reason="timeout"))
     rules = parse_rules("retrieval", {"check_conflicts": True})
     findings = CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, rules, inputs)
@@ -89,6 +89,6 @@ def test_documents_that_were_not_compared() -> None:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_policy_set_knows_whether_documents_are_to_be_compared(wanted: bool) -> None:
+def test_policy_set_knows_whether_to_compare_documents(wanted: bool) -> None:
     policies = (policy("retrieval", check_conflicts=wanted), policy("grounding", "g"))
-    assert PolicySet(policies).checks_conflicts is wanted
+    assert PolicySet(policies).document_needs.compares is wanted

@@ -1,4 +1,4 @@
-"""Every row of the table of retrieval rules, and the scenarios that its reasons come from."""
+"""Every row of the table of retrieval rules, and the scenarios behind its reasons."""
 
 from collections import Counter
 from itertools import permutations
@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.engine import CombinedDecision, PolicySet
+from policies.policy_selection import CombinedDecision, PolicySet
 from policies.registry import CATEGORIES, parse_rules
 from policies.types import Action, Phase, PolicyInputs
 from tests.support.policy_builders import chunk, found, policy
 
+ALL_DROPPED = "RETRIEVAL_ALL_DROPPED"
 SUFFIX = " (it cannot be dropped, since the gateway does not write the prompt)"
 
 
@@ -77,16 +78,15 @@ def test_document_violations_read_as_documented(
         ("on_missing_metadata", {}, {"age_days": None}, ["warn", "block"]),
     ],
 )
-def test_each_action_is_taken_as_the_rule_says(
-    rule: str, rules: dict[str, Any], document: dict[str, Any], actions: list[str]
-) -> None:
+def test_each_action_is_applied(rule: str, rules: dict[str, Any], document: dict[str, Any], actions: list[str]) -> None:
     for action in actions:
-        (violation,) = check(rules | {rule: action, "min_chunks": 0}, chunk(0, **document), injectable=True)
+        fine = chunk(1, collection="a")
+        (violation,) = check(rules | {rule: action}, chunk(0, **document), fine, injectable=True)
         assert violation.action == action
         assert violation.drop == ({0} if action == "drop" else frozenset())
 
 
-def test_drop_blocks_where_the_caller_wrote_the_prompt() -> None:
+def test_drop_becomes_block_if_the_caller_wrote_the_prompt() -> None:
     (violation,) = check({"action_on_low_relevance": "drop"}, chunk(relevance_score=0.41))
     assert violation.action is Action.BLOCK
     assert violation.reason == "Retrieval relevance (0.41) below threshold (0.70)" + SUFFIX
@@ -110,8 +110,8 @@ def test_missing_metadata_names_rule_and_document(field: str) -> None:
     assert violation.metadata["document_id"] == "d0"
 
 
-def test_no_rule_no_metadata_needed() -> None:
-    """A collection or source is missed only where a rule asks for it."""
+def test_metadata_is_optional_without_a_rule() -> None:
+    """A missing collection or source is only a violation if a rule requires it."""
     assert check({"on_missing_metadata": "block"}, chunk(collection=None, source=None)) == ()
 
 
@@ -125,7 +125,7 @@ def test_no_rule_no_metadata_needed() -> None:
         {"collection": "knowledge_base"},
     ],
 )
-def test_equal_to_a_limit_passes(document: dict[str, Any]) -> None:
+def test_value_equal_to_a_limit_passes(document: dict[str, Any]) -> None:
     assert (
         check({"allowed_collections": ["knowledge_base"]}, chunk(**({"collection": "knowledge_base"} | document))) == ()
     )
@@ -135,17 +135,17 @@ def test_blocked_sources_match_exactly() -> None:
     assert check({"blocked_sources": ["deprecated-kb"]}, chunk(source="deprecated-kb.pdf")) == ()
 
 
-def test_a_fraction_of_a_day_over_the_limit_shows() -> None:
+def test_reason_shows_fractions_of_a_day() -> None:
     (violation,) = check({}, chunk(age_days=90.5))
     assert violation.reason == "Source age (90.5 days) exceeds max (90 days)"
 
 
-def test_no_documents_no_evaluation() -> None:
+def test_request_without_documents_is_not_evaluated() -> None:
     assert CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, parse_rules("retrieval", {}), PolicyInputs()) is None
 
 
 @pytest.mark.parametrize(("minimum", "limit"), [(0, 1), (1, 1), (3, 3)])
-def test_documents_may_be_required(minimum: int, limit: int) -> None:
+def test_documents_can_be_required(minimum: int, limit: int) -> None:
     rules = {"require_documents": True, "min_chunks": minimum, "action_on_chunk_violation": "block"}
     (violation,) = check(rules)
     assert violation.action is Action.BLOCK
@@ -162,8 +162,8 @@ def test_too_many_documents(action: str) -> None:
     assert violation.metadata == {"chunk_count": 12, "limit": 10}
 
 
-def test_too_many_with_drop_keeps_the_most_relevant() -> None:
-    """Equal scores keep their order, a missing one comes last."""
+def test_drop_keeps_the_most_relevant_documents() -> None:
+    """Equal scores keep their order, and missing ones come last."""
     scores = [0.8, None, 0.9, 0.8, 0.95]
     chunks = [chunk(i, relevance_score=score) for i, score in enumerate(scores)]
     (violation,) = check({"max_chunks": 3, "action_on_chunk_violation": "drop"}, *chunks, injectable=True)
@@ -171,12 +171,12 @@ def test_too_many_with_drop_keeps_the_most_relevant() -> None:
     assert violation.drop == {1, 3}
 
 
-def test_too_few_with_drop_only_warns() -> None:
+def test_drop_only_warns_of_too_few_documents() -> None:
     (violation,) = check({"min_chunks": 2, "action_on_chunk_violation": "drop"}, chunk(), injectable=True)
     assert violation.action is Action.WARN
 
 
-def test_diversity() -> None:
+def test_diversity_is_checked() -> None:
     chunks = [chunk(i, source="doc.pdf") for i in range(3)] + [chunk(3, source="other.pdf")]
     (violation,) = check({"require_source_diversity": True}, *chunks)
     assert violation.action is Action.WARN
@@ -185,12 +185,12 @@ def test_diversity() -> None:
     assert violation.reason_code == "RETRIEVAL_DIVERSITY"
 
 
-def test_a_share_equal_to_the_limit_does_not_dominate() -> None:
+def test_share_equal_to_the_limit_passes() -> None:
     chunks = [chunk(i, source="a") for i in range(3)] + [chunk(i, source="b") for i in (3, 4)]
     assert check({"require_source_diversity": True}, *chunks) == ()
 
 
-def test_domination_with_drop_takes_out_the_least_relevant() -> None:
+def test_drop_removes_the_least_relevant_of_a_dominant_source() -> None:
     chunks = [chunk(i, source="a", relevance_score=score) for i, score in enumerate((0.9, 0.7, 0.8))]
     chunks += [chunk(3, source="b")]
     rules = {"require_source_diversity": True, "max_single_source_ratio": 0.5, "action_on_domination": "drop"}
@@ -200,13 +200,13 @@ def test_domination_with_drop_takes_out_the_least_relevant() -> None:
     assert violation.metadata["dropped"] == ["d1", "d2"]
 
 
-def test_diversity_is_that_of_the_documents_left() -> None:
+def test_diversity_is_measured_after_drops() -> None:
     chunks = [chunk(0, source="a"), chunk(1, source="b"), chunk(2, source="b", relevance_score=0.1)]
     rules = {"require_source_diversity": True, "action_on_low_relevance": "drop"}
     assert [v.reason_code for v in check(rules, *chunks, injectable=True)] == ["RETRIEVAL_LOW_RELEVANCE"]
 
 
-def test_drops_that_leave_too_few_are_reported() -> None:
+def test_drops_leaving_too_few_documents_are_reported() -> None:
     rules = {"min_chunks": 2, "action_on_low_relevance": "drop", "action_on_chunk_violation": "block"}
     low, few = check(rules, chunk(0), chunk(1, relevance_score=0.1), injectable=True)
     assert (low.action, few.action) == (Action.DROP, Action.BLOCK)
@@ -219,7 +219,7 @@ def test_too_few_is_reported_once() -> None:
     assert [v.reason_code for v in violations] == ["RETRIEVAL_CHUNK_COUNT", "RETRIEVAL_LOW_RELEVANCE"]
 
 
-def test_everything_is_collected_in_the_order_of_evaluation() -> None:
+def test_violations_are_collected_in_order_of_evaluation() -> None:
     rules = {
         "max_chunks": 1,
         "blocked_sources": ["x"],
@@ -240,7 +240,7 @@ def test_everything_is_collected_in_the_order_of_evaluation() -> None:
     ]
 
 
-def test_a_good_set_is_allowed_and_logged() -> None:
+def test_valid_documents_are_allowed_and_logged() -> None:
     combined = PolicySet((policy("retrieval"),)).evaluate_documents(PolicyInputs(chunks=[chunk(i) for i in range(3)]))
     (decision,) = combined.decisions
     assert combined.action is decision.action is Action.ALLOW
@@ -249,26 +249,26 @@ def test_a_good_set_is_allowed_and_logged() -> None:
     assert decision.metadata == {"chunk_count": 3}
 
 
-def test_a_run_checks_the_newest_document_alone() -> None:
+def test_run_checks_only_the_newest_document() -> None:
     old, new = chunk(0, age_days=400), chunk(1, relevance_score=0.1)
     (violation,) = check({}, old, new, phase=Phase.MID_EXECUTION, final=False)
     assert violation.metadata["document_index"] == 1
 
 
-def test_a_run_stops_at_the_first_block() -> None:
+def test_run_stops_at_the_first_block() -> None:
     rules = {"action_on_low_relevance": "block", "blocked_sources": ["x"]}
     document = chunk(0, relevance_score=0.1, source="x", age_days=400)
     (violation,) = check(rules, document, phase=Phase.MID_EXECUTION, final=False)
     assert violation.reason_code == "RETRIEVAL_LOW_RELEVANCE"
 
 
-def test_a_run_goes_on_after_a_warning() -> None:
+def test_run_continues_after_a_warning() -> None:
     violations = check({}, chunk(0, relevance_score=0.1, age_days=400), phase=Phase.MID_EXECUTION, final=False)
     assert [v.action for v in violations] == [Action.WARN, Action.BLOCK]
 
 
-def test_a_run_is_counted_at_its_end() -> None:
-    """Too few, and domination, can be told only when a run completes; too many is told at each inputs."""
+def test_run_is_counted_at_its_end() -> None:
+    """Too few documents and domination are only known when a run completes; too many are known at each step."""
     rules = {"min_chunks": 2, "require_source_diversity": True, "max_chunks": 1}
     document = chunk(0, source="a")
     assert check(rules, document, phase=Phase.MID_EXECUTION, final=False) == ()
@@ -278,12 +278,12 @@ def test_a_run_is_counted_at_its_end() -> None:
     assert many.reason == "Retrieved chunks (2) above maximum (1)"
 
 
-def test_the_start_of_a_run_decides_nothing() -> None:
+def test_start_of_a_run_has_no_decision() -> None:
     rules = parse_rules("retrieval", {"require_documents": True})
     assert CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, rules, PolicyInputs(final=False)) is None
 
 
-def test_one_policy_misses_what_another_takes_out() -> None:
+def test_one_policy_counts_after_the_drops_of_another() -> None:
     dropping = policy("retrieval", "a", action_on_low_relevance="drop", min_chunks=0)
     counting = policy("retrieval", "b", min_chunks=2, min_relevance_score=0, action_on_chunk_violation="block")
     inputs = PolicyInputs(chunks=[chunk(0), chunk(1, relevance_score=0.1)], injectable=True)
@@ -340,11 +340,11 @@ DIVERSE: dict[str, Any] = {"max_chunks": 2, "action_on_chunk_violation": "drop",
 
 
 @given(rules=RULES, chunks=CHUNKS, injectable=st.booleans(), data=st.data())
-def test_the_outcome_does_not_hang_on_the_order_of_documents(
+def test_order_of_documents_does_not_matter(
     rules: dict[str, Any], chunks: list[Any], injectable: bool, data: st.DataObject
 ) -> None:
-    """The same action for the same reasons, with as many documents left, of the same sources and scores, whatever
-    order a retriever gave equals in."""
+    """The same action for the same reasons, with as many documents left, of the same sources and scores, in
+    whatever order a retriever returned equal ones."""
     shuffled = data.draw(st.permutations(chunks))
     first, second = (
         PolicySet((policy("retrieval", **rules),)).evaluate_documents(PolicyInputs(chunks=order, injectable=injectable))
@@ -359,8 +359,8 @@ def test_the_outcome_does_not_hang_on_the_order_of_documents(
 
 
 @pytest.mark.parametrize("order", [*permutations("aab")])
-def test_equals_that_have_no_room_go_of_the_source_that_has_the_most(order: tuple[str, ...]) -> None:
-    """Two of three documents without a score fit: one of each source stays, so that none dominates."""
+def test_surplus_equals_are_dropped_from_the_largest_source(order: tuple[str, ...]) -> None:
+    """Two of three documents without a score fit: one of each source is kept, so that none dominates."""
     rules = DIVERSE | {"action_on_domination": "block"}
     combined = PolicySet((policy("retrieval", **rules),)).evaluate_documents(
         PolicyInputs(chunks=unscored(*order), injectable=True)
@@ -369,8 +369,8 @@ def test_equals_that_have_no_room_go_of_the_source_that_has_the_most(order: tupl
     assert combined.dropped.keys() == {2 if order[2] == "a" else 1}
 
 
-def test_a_source_that_is_nowhere_else_cannot_be_made_room_for() -> None:
-    """Relevance comes before diversity: a less relevant document of another source is not kept in its stead."""
+def test_unique_source_cannot_be_balanced() -> None:
+    """Relevance comes before diversity: a less relevant document of another source doesn't replace it."""
     chunks = [*unscored("a", "a", relevance_score=0.9), chunk(2, source="b", relevance_score=0.8)]
     rules = DIVERSE | {"action_on_domination": "block"}
     many, dominates = check(rules, *chunks, injectable=True)
@@ -379,8 +379,8 @@ def test_a_source_that_is_nowhere_else_cannot_be_made_room_for() -> None:
 
 
 @pytest.mark.parametrize("ages", [(91, 1), (1, 91)])
-def test_equals_that_go_anyway_make_room_for_those_that_do_not(ages: tuple[int, int]) -> None:
-    """A stale document and a fresh one, as relevant as each other, where one fits: the fresh one is left."""
+def test_equals_dropped_anyway_make_room_for_others(ages: tuple[int, int]) -> None:
+    """A stale document and a fresh one, equally relevant, with room for one: the fresh one is kept."""
     chunks = [chunk(i, age_days=age) for i, age in enumerate(ages)]
     rules: dict[str, Any] = DIVERSE | {
         "max_chunks": 1,
@@ -394,16 +394,14 @@ def test_equals_that_go_anyway_make_room_for_those_that_do_not(ages: tuple[int, 
     assert combined.action is Action.DROP
 
 
-def test_equals_keep_their_order_where_no_source_may_crowd_out_another() -> None:
-    """Without scores the order given is the retriever's, the best first."""
+def test_equals_keep_their_order_without_a_diversity_rule() -> None:
+    """Without scores, the order is the retriever's, best first."""
     (many,) = check(DIVERSE | {"require_source_diversity": False}, *unscored("a", "a", "b"), injectable=True)
     assert many.drop == {2}
 
 
 @given(rules=st.lists(RULES, min_size=1, max_size=3), chunks=CHUNKS, data=st.data())
-def test_the_strictest_action_does_not_hang_on_the_order_of_policies(
-    rules: list[dict[str, Any]], chunks: list[Any], data: st.DataObject
-) -> None:
+def test_order_of_policies_does_not_matter(rules: list[dict[str, Any]], chunks: list[Any], data: st.DataObject) -> None:
     policies = [policy("retrieval", f"p{i}", **one) for i, one in enumerate(rules)]
     inputs = PolicyInputs(chunks=chunks, injectable=True)
     first, second = (
@@ -423,9 +421,9 @@ DROPS = {
 
 
 @given(several=st.lists(RULES, min_size=1, max_size=3), chunks=CHUNKS)
-def test_drops_leave_a_set_within_the_rules(several: list[dict[str, Any]], chunks: list[Any]) -> None:
-    """What drop is for holds of the documents left, of every policy, and only documents given are dropped; each that
-    is dropped is named by a policy."""
+def test_drops_leave_a_valid_set(several: list[dict[str, Any]], chunks: list[Any]) -> None:
+    """The purpose of drop is met by the remaining documents, for every policy; only given documents are dropped, and
+    each is named by a policy."""
     policies = [policy("retrieval", f"p{i}", **rules, **DROPS) for i, rules in enumerate(map(undecided, several))]
     combined = PolicySet(tuple(policies)).evaluate_documents(PolicyInputs(chunks=chunks, injectable=True))
     assert set(combined.dropped) <= set(range(len(chunks)))
@@ -438,20 +436,18 @@ def test_drops_leave_a_set_within_the_rules(several: list[dict[str, Any]], chunk
             assert document.source not in rules["blocked_sources"]
             if rules["require_source_diversity"] and document.source is not None:
                 same = sum(other.source == document.source for other in left)
-                assert same / len(left) <= rules["max_single_source_ratio"]
+                assert same / len(left) <= rules["max_single_source_ratio"] or same in (1, len(left))
 
 
 def undecided(rules: dict[str, Any]) -> dict[str, Any]:
-    """``rules`` without those that say what to do."""
+    """``rules`` without the actions."""
     return {name: value for name, value in rules.items() if name not in DROPS}
 
 
 @pytest.mark.parametrize("first", ["a", "z"])
 @pytest.mark.parametrize(("action", "taken"), [("warn", Action.DROP), ("block", Action.BLOCK), ("drop", Action.DROP)])
-def test_one_policy_sees_what_is_left_of_one_source_once_another_has_taken_documents_out(
-    first: str, action: str, taken: Action
-) -> None:
-    """Two of four documents are stale; of those left both are of one source, whichever policy is asked first."""
+def test_one_policy_sees_the_shares_after_drops_of_another(first: str, action: str, taken: Action) -> None:
+    """Two of four documents are stale; the remaining ones are from one source, whichever policy is evaluated first."""
     chunks = [chunk(0, source="x"), chunk(1, source="x", relevance_score=0.8)]
     chunks += [chunk(2, source="y", age_days=400), chunk(3, source="z", age_days=400)]
     dropping = policy("retrieval", first, action_on_stale_source="drop", min_chunks=0)
@@ -467,13 +463,58 @@ def test_one_policy_sees_what_is_left_of_one_source_once_another_has_taken_docum
     order = sorted((dropping, diverse), key=lambda one: one.name)
     combined = PolicySet(tuple(order)).evaluate_documents(PolicyInputs(chunks=chunks, injectable=True))
     assert combined.action is taken
+    assert combined.dropped.keys() == {2, 3}
     (said,) = (decision for decision in combined.decisions if decision.policy_name == "m")
     assert said.reason.startswith("Source 'x' dominates at 100% (max 60%)")
-    assert combined.dropped.keys() == ({0, 1, 2, 3} if action == "drop" else {2, 3})
+    assert said.action == ("warn" if action == "drop" else action)
+
+
+@given(sources=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=8), most=st.floats(0, 1))
+def test_diversity_never_drops_a_whole_source(sources: list[str | None], most: float) -> None:
+    chunks = [chunk(i, source=source) for i, source in enumerate(sources)]
+    rules = {"require_source_diversity": True, "action_on_domination": "drop", "max_single_source_ratio": most}
+    inputs = PolicyInputs(chunks=chunks, injectable=True)
+    combined = PolicySet((policy("retrieval", **rules),)).evaluate_documents(inputs)
+    assert {one.source for one in kept(combined, chunks)} == set(sources)
+
+
+def test_single_source_is_a_warning() -> None:
+    rules = {"require_source_diversity": True, "action_on_domination": "drop"}
+    (violation,) = check(rules, chunk(0, source="a"), chunk(1, source="a"), injectable=True)
+    assert (violation.action, violation.drop) == (Action.WARN, frozenset())
+    assert violation.reason == (
+        "Source 'a' dominates at 100% (max 60%) "
+        "(no document is dropped, since that would not make the documents more diverse)"
+    )
+
+
+@pytest.mark.parametrize(("answer", "action"), [({}, Action.BLOCK), ({"on_all_dropped": "warn"}, Action.WARN)])
+def test_dropping_every_document_blocks(answer: dict[str, Any], action: Action) -> None:
+    rules = {"action_on_low_relevance": "drop", "min_chunks": 0, **answer}
+    *dropped, last = check(rules, chunk(0, relevance_score=0.1), chunk(1, relevance_score=0.2), injectable=True)
+    assert [one.drop for one in dropped] == [{0}, {1}]
+    assert (last.action, last.reason, last.reason_code) == (action, "No document left (2 dropped)", ALL_DROPPED)
+    assert last.metadata == {"chunk_count": 2}
+
+
+@pytest.mark.parametrize("first", ["a", "z"])
+def test_several_policies_dropping_every_document_block(first: str) -> None:
+    """Policies that drop say so; the others don't."""
+    chunks = [chunk(0, relevance_score=0.1), chunk(1, age_days=400)]
+    irrelevant = policy("retrieval", first, action_on_low_relevance="drop", action_on_stale_source="warn")
+    stale = policy("retrieval", "m", action_on_stale_source="drop", on_all_dropped="warn")
+    neither = policy("retrieval", "n", action_on_stale_source="warn")
+    order = sorted((irrelevant, stale, neither), key=lambda one: one.name)
+    combined = PolicySet(tuple(order)).evaluate_documents(PolicyInputs(chunks=chunks, injectable=True))
+    said = {decision.policy_name: decision for decision in combined.decisions}
+    assert combined.action is Action.BLOCK
+    assert (said[first].action, said[first].reason_code) == (Action.BLOCK, ALL_DROPPED)
+    assert "No document left (2 dropped)" in said["m"].reason
+    assert "No document left" not in said["n"].reason
 
 
 @given(rules=RULES, chunks=CHUNKS)
-def test_nothing_is_dropped_from_a_prompt_that_the_caller_wrote(rules: dict[str, Any], chunks: list[Any]) -> None:
+def test_nothing_is_dropped_from_a_prompt_of_the_caller(rules: dict[str, Any], chunks: list[Any]) -> None:
     combined = PolicySet((policy("retrieval", **rules),)).evaluate_documents(PolicyInputs(chunks=chunks))
     assert not combined.dropped
     assert combined.action is not Action.DROP

@@ -13,7 +13,7 @@ __all__ = ["gateway", "log", "shared_gateway"]
 
 @pytest.fixture(scope="session")
 def worker() -> Iterator[Callable[[str, str], Worker]]:
-    """The worker for a library and the Python that has it; one for each, started when first asked for."""
+    """One worker per library, with a Python that has it; started on first use."""
     started: dict[tuple[str, str], Worker] = {}
     with ExitStack() as stack:
 

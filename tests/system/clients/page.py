@@ -1,4 +1,4 @@
-"""The examples of ``docs/clients/libraries.md``: what is to be run, and what it says it prints."""
+"""The examples of ``docs/clients/libraries.md``: the code, and the output that it shows."""
 
 import re
 from dataclasses import dataclass

@@ -7,13 +7,13 @@ import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.support.reply_reader import read_stream
+from tests.support.apis.reply_reader import read_stream
 from tests.system.clients.scenario import MODEL, PROMPT, Question, Refusal, Seen
 
 DEADLINE_S = 60
 HERE = Path(__file__).parent / "node"
 NODE_HOME = Path(os.environ.get("GROUNDLANE_TEST_NODE", HERE))
-"""The folder that holds the ``node_modules`` to test with."""
+"""The folder with the ``node_modules`` to test with."""
 
 
 def curl(question: Question) -> Seen:
@@ -42,7 +42,7 @@ def curl(question: Question) -> Seen:
 
 
 def node(script: str, question: Question, folder: Path) -> Seen:
-    """What ``script`` of the folder ``node`` prints for that question: the fields of ``Seen`` as JSON."""
+    """The output of ``script`` in the folder ``node`` for that question: the fields of ``Seen`` as JSON."""
     shutil.copy(HERE / script, folder / script)
     modules(folder)
     asked = {**asdict(question), "extension": question.extension, "model": MODEL, "prompt": PROMPT}
@@ -62,5 +62,5 @@ def run(command: list[str], *, cwd: Path | None = None, text: str = "", env: dic
         command, cwd=cwd, input=text, env=env, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
     if done.returncode:
-        raise AssertionError(f"{command[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise AssertionError(f"{command[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-4000:]}")
     return done.stdout

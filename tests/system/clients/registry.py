@@ -1,4 +1,4 @@
-"""The clients under test: what each needs, and what it shows."""
+"""The clients under test: the requirements of each, and what it shows."""
 
 import json
 import shutil
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.support.apis.api_cases import CHAT, RESPONSES, ApiCase
 from tests.system.clients import processes
 from tests.system.clients.workers import python_with
 
 WHOLE, STREAMED = False, True
+NOWHERE: frozenset[bool] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,15 +19,24 @@ class Client:
     """A client library and a way of using it.
 
     ``driver`` is ``module:function`` among the drivers, a script for Node.js, or ``curl``; ``package`` what must be
-    installed. ``shows`` says of which replies, whole or streamed, the library lets its user see the verdict.
+    installed. ``shows``: the replies, whole or streamed, whose verdict the library shows.
     """
 
     name: str
     driver: str
     package: str
     shows: frozenset[bool] = frozenset({WHOLE, STREAMED})
-    filtered: str = "content_filter"
-    """Its word for a reply that was blocked."""
+    filtered: str | None = "content_filter"
+    """Its name for a blocked reply."""
+    stopped: str | None = "stop"
+    """Its name for the end of a reply; None, as above, if it shows none."""
+    tells_of_blocks: frozenset[bool] = frozenset({WHOLE, STREAMED})
+    """The replies, whole or streamed, that it reports as blocked."""
+    raises_if_blocked: bool = False
+    """It raises an exception for a blocked reply, and returns no text."""
+    streams: frozenset[bool] = frozenset({WHOLE, STREAMED})
+    """The ways of sending a request that it supports."""
+    api: ApiCase = CHAT
 
     @property
     def on_node(self) -> bool:
@@ -33,7 +44,7 @@ class Client:
 
     @property
     def missing(self) -> str | None:
-        """Why the client cannot run here, if it cannot."""
+        """Why the client can't run here, or None."""
         if self.on_node:
             return missing_on_node(self.package)
         if self.driver == "curl":
@@ -44,7 +55,7 @@ class Client:
 def missing_module(name: str) -> str | None:
     if python_with(name):
         return None
-    return f"{name} is not installed: pip install -e '.[test,clients]', or name a Python in GROUNDLANE_TEST_CLIENTS"
+    return f"{name} is not installed: `make test` installs it, or name a Python that has it in GROUNDLANE_TEST_CLIENTS"
 
 
 def missing_on_node(package: str) -> str | None:
@@ -69,6 +80,34 @@ CLIENTS = (
     Client(name="litellm", driver="litellm:ask", package="litellm"),
     Client(name="litellm-async", driver="litellm:ask_async", package="litellm"),
     Client(name="haystack", driver="haystack:ask", package="haystack", shows=frozenset({WHOLE})),
+    Client(name="pydantic-ai", driver="pydantic_ai:ask", package="pydantic_ai", shows=NOWHERE),
+    Client(
+        name="pydantic-ai-responses",
+        driver="pydantic_ai:ask_responses",
+        package="pydantic_ai",
+        shows=NOWHERE,
+        tells_of_blocks=frozenset({WHOLE}),
+        api=RESPONSES,
+    ),
+    Client(
+        name="openai-agents",
+        driver="openai_agents:ask",
+        package="agents",
+        shows=NOWHERE,
+        filtered=None,
+        stopped=None,
+    ),
+    Client(
+        name="openai-agents-responses",
+        driver="openai_agents:ask_responses",
+        package="agents",
+        shows=NOWHERE,
+        stopped=None,
+        raises_if_blocked=True,
+        api=RESPONSES,
+    ),
+    Client(name="dspy", driver="dspy:ask", package="dspy", shows=NOWHERE, streams=frozenset({WHOLE})),
+    Client(name="llm", driver="llm_cli:ask", package="llm", shows=NOWHERE, filtered=None, stopped=None),
     Client(name="curl", driver="curl", package="curl"),
     Client(name="openai-node", driver="openai.mjs", package="openai"),
     Client(name="ai-sdk", driver="ai-sdk.mjs", package="ai", filtered="content-filter"),

@@ -1,4 +1,4 @@
-"""What every client is asked, and what it shows its user, in one form for all of them."""
+"""The request to every client and the output for its user, in a common format."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ CLOSED = {
     "contradiction_action": "block",
     "abstention_response": ABSTENTION,
 }
-"""Grounding rules by which nothing but a contradiction blocks."""
+"""Grounding rules under which only a contradiction blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request, before a library has given it its form."""
+    """A request, before a library has formatted it."""
 
     base_url: str
     stream: bool
@@ -54,7 +54,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An error reply, as the library hands it to its user."""
+    """An error reply, as the library presents it."""
 
     status: int
     type: str | None
@@ -69,10 +69,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What the user of a library got.
+    """What the library's user received.
 
-    ``verdict`` is None where the library shows none; ``everything`` holds all that it handed over, in words, to look
-    for text that must not be there.
+    ``verdict`` is None if the library shows none; ``everything`` is all it returned, as text, to search for text
+    that must not be there.
     """
 
     text: str = ""

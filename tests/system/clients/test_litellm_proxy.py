@@ -1,4 +1,4 @@
-"""LiteLLM's proxy between the gateway and the models: a common upstream, which writes streams in its own way."""
+"""LiteLLM's proxy between the gateway and the models: a common upstream with its own way of streaming."""
 
 import json
 import socket
@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway, eventually
-from tests.support.scripted_answers import USAGE, answer
+from tests.support.apis.scripted_answers import USAGE, answer
+from tests.support.gateways.live_gateway import Gateway, eventually
 from tests.system.clients.registry import missing_module
 from tests.system.clients.scenario import ABSTENTION, CLOSED, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, SUPPORT, Question
 from tests.system.clients.workers import environment, python_with
@@ -27,7 +27,7 @@ START_S = 120.0
 
 @pytest.fixture(scope="module")
 def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway whose upstream is the proxy; its scripted upstream stands behind that."""
+    """A gateway whose upstream is the proxy; behind it is its scripted upstream."""
     python = python_with(PROXY)
     if python is None:
         pytest.skip(str(missing_module(PROXY)))
@@ -69,7 +69,7 @@ def gateway(behind_proxy: Gateway) -> Gateway:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_reply_through_the_proxy_is_judged(gateway: Gateway, stream: bool) -> None:
+def test_reply_through_the_proxy_is_judged(gateway: Gateway, stream: bool) -> None:
     text = f"{PLANS} {SUPPORT}"
     gateway.upstream.script(answer(text, stream=stream, usage=True))
     with gateway.call(body(gateway, stream)) as call:
@@ -90,7 +90,7 @@ def test_a_reply_through_the_proxy_is_judged(gateway: Gateway, stream: bool) -> 
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_contradiction_through_the_proxy_is_blocked(gateway: Gateway, stream: bool) -> None:
+def test_contradiction_through_the_proxy_is_blocked(gateway: Gateway, stream: bool) -> None:
     gateway.judge.labels = {"boat": Label.CONTRADICTED}
     gateway.upstream.script(answer(f"{PLANS} {LIE}", stream=stream, usage=True))
     with gateway.call(body(gateway, stream)) as call:

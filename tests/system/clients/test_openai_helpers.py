@@ -9,9 +9,9 @@ from openai import BadRequestError, ContentFilterFinishReasonError, OpenAI
 from pydantic import BaseModel
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway
-from tests.support.mock_upstream import Reply, json_reply
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.gateways.mock_upstream import Reply, json_reply
 from tests.system.clients.scenario import CLOSED, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE, SUPPORT, Question
 
 
@@ -28,7 +28,7 @@ UPSTREAM_DOWN = {"error": {"message": "The server had an error.", "type": "serve
 
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[OpenAI]:
-    """A client with the SDK's own settings, retries among them."""
+    """A client with the SDK's own settings, including retries."""
     with OpenAI(api_key="sk-client", base_url=gateway.base_url) as client:
         yield client
 
@@ -67,7 +67,7 @@ def test_streamed_structured_output_is_parsed_and_judged(gateway: Gateway, clien
     assert summaries[-1]["verdict"] == "supported"
 
 
-def test_blocked_structured_output_is_the_sdks_content_filter_error(gateway: Gateway, client: OpenAI) -> None:
+def test_blocked_structured_output_raises_the_content_filter_error_of_the_sdk(gateway: Gateway, client: OpenAI) -> None:
     gateway.judge.labels = {"two months": Label.CONTRADICTED}
     gateway.upstream.script(answer(WRONG.model_dump_json(), stream=False))
     request = arguments(gateway, gateway.agent(grounding=CLOSED))
@@ -76,7 +76,7 @@ def test_blocked_structured_output_is_the_sdks_content_filter_error(gateway: Gat
 
 
 def test_streamed_and_blocked_structured_output_raises_and_leaks_nothing(gateway: Gateway, client: OpenAI) -> None:
-    """What is left is no JSON, and the SDK parses it as JSON before it looks at the finish reason; hence ValueError."""
+    """The rest is not JSON, and the SDK parses it before it looks at the finish reason; hence ValueError."""
     gateway.judge.labels = {"two months": Label.CONTRADICTED}
     gateway.upstream.script(answer(WRONG.model_dump_json(), stream=True))
     request = arguments(gateway, gateway.agent(grounding=CLOSED))
@@ -90,7 +90,7 @@ def test_streamed_and_blocked_structured_output_raises_and_leaks_nothing(gateway
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_annotations_can_be_left_out_for_clients_that_refuse_them(gateway: Gateway, stream: bool) -> None:
+def test_annotations_can_be_turned_off_for_clients_that_reject_them(gateway: Gateway, stream: bool) -> None:
     gateway.upstream.script(answer(f"{PLANS} {SUPPORT}", stream=stream))
     request = arguments(gateway, gateway.agent(grounding=CLOSED))
     extension = request.pop("extra_body")
@@ -102,7 +102,7 @@ def test_annotations_can_be_left_out_for_clients_that_refuse_them(gateway: Gatew
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_an_upstream_failure_is_retried(gateway: Gateway, client: OpenAI, stream: bool) -> None:
+def test_upstream_failure_is_retried(gateway: Gateway, client: OpenAI, stream: bool) -> None:
     down = json_reply(UPSTREAM_DOWN, status=500, headers={"retry-after": "0.01"})
     gateway.upstream.script(down, answer(PLANS, stream=stream))
     request = arguments(gateway, gateway.agent(grounding=CLOSED))
@@ -115,7 +115,7 @@ def test_an_upstream_failure_is_retried(gateway: Gateway, client: OpenAI, stream
     assert json.loads(first.body) == json.loads(second.body)
 
 
-def test_a_refused_document_is_not_retried(gateway: Gateway, client: OpenAI) -> None:
+def test_refused_document_is_not_retried(gateway: Gateway, client: OpenAI) -> None:
     gateway.upstream.script(answer(PLANS, stream=False))
     agent = gateway.agent(retrieval={}, grounding=CLOSED)
     with pytest.raises(BadRequestError) as caught:
@@ -125,7 +125,7 @@ def test_a_refused_document_is_not_retried(gateway: Gateway, client: OpenAI) -> 
     assert len(gateway.rows(1, agent=agent)) == 1
 
 
-def test_a_blocked_reply_is_not_retried(gateway: Gateway, client: OpenAI) -> None:
+def test_blocked_reply_is_not_retried(gateway: Gateway, client: OpenAI) -> None:
     gateway.judge.labels = {"boat": Label.CONTRADICTED}
     gateway.upstream.script(answer(LIE, stream=False), Reply(status=500, headers={}, chunks=()))
     agent = gateway.agent(grounding={**CLOSED, "on_block": "error"})

@@ -1,12 +1,12 @@
-"""Every example of ``docs/clients/libraries.md`` runs as it stands, and prints what the page says."""
+"""Every example of ``docs/clients/libraries.md`` runs unchanged, and prints what the page shows."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.support.live_gateway import Gateway
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway
 from tests.system.clients import processes
 from tests.system.clients.page import PAGE, Example, examples
 from tests.system.clients.registry import missing_module, missing_on_node
@@ -26,7 +26,7 @@ def parameter(example: Example) -> object:
 
 
 def command(example: Example, folder: Path) -> list[str]:
-    """How to run the example; skips where its library is missing."""
+    """How to run the example; skips it if its library is missing."""
     if example.language == "python":
         (package,) = set(_PACKAGE.findall(example.code))
         python = python_with(package)
@@ -43,7 +43,7 @@ def command(example: Example, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("example", [parameter(example) for example in examples()])
-def test_an_example_prints_what_the_page_says(gateway: Gateway, example: Example, tmp_path: Path) -> None:
+def test_examples_print_the_documented_output(gateway: Gateway, example: Example, tmp_path: Path) -> None:
     gateway.upstream.script(*(answer(TEXT, stream=stream) for stream in example.replies))
     run = command(example, tmp_path)
     address = gateway.base_url.removeprefix("http://")
@@ -52,6 +52,6 @@ def test_an_example_prints_what_the_page_says(gateway: Gateway, example: Example
     assert len(gateway.upstream.exchanges) == len(example.replies)
 
 
-def test_no_code_stands_on_the_page_that_is_not_run() -> None:
+def test_every_code_block_of_the_page_is_run() -> None:
     blocks = re.findall(r"^```(?!text)\w+$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert len(blocks) == len(examples())

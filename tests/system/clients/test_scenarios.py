@@ -1,4 +1,4 @@
-"""Every client in the same situations, streamed and not: what its user sees of them, and what must never be seen."""
+"""Every client in the same situations, streamed and unary: what its user sees, and what must not be visible."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway
-from tests.support.scripted_answers import answer
+from tests.support.apis.api_cases import CHAT, TEXT
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway
 from tests.system.clients import processes
 from tests.system.clients.registry import CLIENTS, Client, parameter
 from tests.system.clients.scenario import ABSTENTION, CLOSED, DOCUMENTS, LIE, PLANS, STALE, SUPPORT, Question, Seen
 from tests.system.clients.workers import Worker, python_with
 
 Ask = Callable[..., Seen]
+Script = Callable[[str], None]
 
 
 @pytest.fixture(params=[parameter(client) for client in CLIENTS])
@@ -31,10 +33,22 @@ def stream(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
+def script(gateway: Gateway, client: Client, stream: bool) -> Callable[[str], None]:
+    """Sets the upstream's answer."""
+    return lambda text: gateway.upstream.script(
+        answer(text, stream=stream, usage=True)
+        if client.api is CHAT
+        else client.api.reply([(TEXT, text)], stream=stream)
+    )
+
+
+@pytest.fixture
 def ask(
     gateway: Gateway, client: Client, stream: bool, worker: Callable[[str, str], Worker], tmp_path: Path
 ) -> Callable[..., Seen]:
     """Sends a question as a user of the client would."""
+    if stream not in client.streams:
+        pytest.skip(f"{client.name} has no such way of asking")
 
     def ask(**fields: Any) -> Seen:
         question = Question(base_url=gateway.base_url, stream=stream, **fields)
@@ -50,30 +64,32 @@ def ask(
     return ask
 
 
-def test_a_supported_answer_comes_unchanged_with_its_verdict(
-    gateway: Gateway, ask: Ask, client: Client, stream: bool
+def test_supported_answer_is_unchanged_with_its_verdict(
+    gateway: Gateway, script: Script, ask: Ask, client: Client, stream: bool
 ) -> None:
-    gateway.upstream.script(answer(f"{PLANS} {SUPPORT}", stream=stream, usage=True))
+    script(f"{PLANS} {SUPPORT}")
     agent = gateway.agent(retrieval={}, grounding=CLOSED)
     seen = ask(agent=agent, documents=DOCUMENTS)
-    assert (seen.text, seen.finish) == (f"{PLANS} {SUPPORT}", "stop")
+    assert (seen.text, seen.finish) == (f"{PLANS} {SUPPORT}", client.stopped)
     assert seen.verdict == ("supported" if stream in client.shows else None)
     assert "documents" not in gateway.upstream.wait_exchange().json
 
 
-def test_a_contradicted_sentence_never_reaches_the_user(
-    gateway: Gateway, ask: Ask, client: Client, stream: bool
+def test_contradicted_sentence_never_reaches_the_user(
+    gateway: Gateway, script: Script, ask: Ask, client: Client, stream: bool
 ) -> None:
     gateway.judge.labels = {"boat": Label.CONTRADICTED}
-    gateway.upstream.script(answer(f"{PLANS} {LIE} {SUPPORT}", stream=stream, usage=True))
+    script(f"{PLANS} {LIE} {SUPPORT}")
     seen = ask(agent=gateway.agent(grounding=CLOSED), documents=DOCUMENTS)
-    assert (seen.text, seen.finish) == (f"{PLANS} {ABSTENTION}" if stream else ABSTENTION, client.filtered)
+    text = f"{PLANS} {ABSTENTION}" if stream else ABSTENTION
+    assert seen.text == ("" if client.raises_if_blocked else text)
+    assert seen.finish == (client.filtered if stream in client.tells_of_blocks else None)
     assert seen.verdict == ("has_contradictions" if stream in client.shows else None)
     assert "boat" not in seen.everything
 
 
-def test_a_refused_document_is_an_error_without_retries(gateway: Gateway, ask: Ask, stream: bool) -> None:
-    gateway.upstream.script(answer(PLANS, stream=stream))
+def test_refused_document_is_an_error_without_retries(gateway: Gateway, script: Script, ask: Ask) -> None:
+    script(PLANS)
     agent = gateway.agent(retrieval={})
     seen = ask(agent=agent, documents=STALE)
     assert seen.refusal is not None
@@ -83,11 +99,13 @@ def test_a_refused_document_is_an_error_without_retries(gateway: Gateway, ask: A
     assert len(gateway.rows(1, agent=agent)) == 1
 
 
-def test_without_documents_the_reply_is_the_upstreams(gateway: Gateway, ask: Ask, stream: bool) -> None:
+def test_reply_without_documents_is_that_of_the_upstream(
+    gateway: Gateway, script: Script, ask: Ask, client: Client
+) -> None:
     gateway.judge.labels = {"boat": Label.CONTRADICTED}
-    gateway.upstream.script(answer(LIE, stream=stream))
+    script(LIE)
     seen = ask()
-    assert (seen.text, seen.finish) == (LIE, "stop")
+    assert (seen.text, seen.finish) == (LIE, client.stopped)
     # The body is untouched; the header of a whole reply says why there is no verdict.
     assert seen.verdict in {None, "no_sources"}
     assert gateway.judge.claims == []

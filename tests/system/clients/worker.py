@@ -1,7 +1,7 @@
-"""Runs one client library in a process of its own: a question a line on standard input, what was seen a line back.
+"""Runs one client library in a separate process: one question per line on standard input, and one result per line.
 
-Libraries keep caches, loops and connections for the life of a process, set up logging when imported, and want
-versions of their own of what they share with the gateway. Here they may. Needs nothing but the library.
+Libraries keep caches, loops and connections for the life of a process, configure logging when imported, and require
+their own versions of packages that the gateway uses too. Here they may. Needs nothing but the library.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from tests.system.clients.scenario import Question, Seen
 
 
 def main() -> None:
-    """Answer until standard input ends. What the library prints goes to standard error."""
+    """Answer until standard input ends. The library's output goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -28,7 +28,7 @@ def main() -> None:
 
 def _answer(module: str, function: str, fields: dict[str, Any]) -> dict[str, Any]:
     try:
-        if "." in module:  # not a client that is asked a question, but any function that answers with JSON
+        if "." in module:  # any function that returns JSON
             return {"seen": getattr(importlib.import_module(module), function)(**fields)}
         ask: Callable[[Question], Seen] = getattr(
             importlib.import_module(f"tests.system.clients.drivers.{module}"), function

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,20 +22,24 @@ ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LANGSMITH_TRACING": "false",
     "OTEL_SDK_DISABLED": "true",  # Guardrails AI
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
 }
-"""What keeps the libraries from calling home."""
+"""Settings that keep the libraries from calling home."""
 
 _LOOK = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 
 def python_with(module: str) -> str | None:
-    """The Python that has ``module``: that of ``GROUNDLANE_TEST_CLIENTS``, or else the one that runs the tests."""
-    named = os.environ.get("GROUNDLANE_TEST_CLIENTS")
-    return next((python for python in (named, sys.executable) if python and _has(python, module)), None)
+    """The Python that has ``module``: one of those in ``GROUNDLANE_TEST_CLIENTS``, which are separated as in ``PATH``,
+    or else the one that runs the tests."""
+    named = os.environ.get("GROUNDLANE_TEST_CLIENTS", "").split(os.pathsep)
+    return next((python for python in (*named, sys.executable) if python and _has(python, module)), None)
 
 
 @functools.cache
 def _has(python: str, module: str) -> bool:
+    if shutil.which(python) is None:
+        return False
     return subprocess.run([python, "-c", _LOOK, module], check=False, timeout=DEADLINE_S).returncode == 0
 
 
@@ -44,7 +49,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Worker:
-    """A process that has one library loaded, for as long as the context lasts."""
+    """A process with one library loaded, which lives as long as the context."""
 
     def __init__(self, python: str) -> None:
         self._process = subprocess.Popen(
@@ -68,7 +73,8 @@ class Worker:
         return Seen(**seen, refusal=Refusal(**refusal) if refusal else None)
 
     def call(self, module: str, function: str, **given: Any) -> Any:
-        """What a function returns: of a driver, or of a module named in full. Raises AssertionError as ``ask`` does."""
+        """The result of a function: a driver's, or one in a module given by its full name. Raises AssertionError as
+        ``ask`` does."""
         reply = self._exchange(json.dumps([module, function, given]))
         if "failure" in reply:
             raise AssertionError(reply["failure"])

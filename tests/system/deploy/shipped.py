@@ -1,4 +1,4 @@
-"""What is under ``deploy``, read as what it is for."""
+"""The files under ``deploy``, parsed according to their purpose."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ Document = dict[str, Any]
 
 @cache
 def rendered(folder: Path) -> list[Document]:
-    """The manifests that Kustomize makes of ``folder``; they are shared, so not to be changed."""
+    """Kustomize's manifests for ``folder``; they are shared, so don't change them."""
     kubectl, kustomize = shutil.which("kubectl"), shutil.which("kustomize")
     if kubectl is None and kustomize is None:
         pytest.skip("needs kubectl or kustomize")
@@ -56,7 +56,7 @@ def dockerfile() -> Mapping[str, str]:
 
 
 def secrets(found: Any) -> Iterator[str]:
-    """Every value in ``found`` that stands where a key, a token or a password is due."""
+    """Every value in ``found`` where a key, a token or a password is expected."""
     if isinstance(found, dict):
         for name, value in found.items():
             if isinstance(value, str) and re.search(r"TOKEN|PASSWORD|SECRET|API_KEY|stringData", name):

@@ -1,4 +1,4 @@
-"""The image and the Compose file: linted, of the form that their tools take, of one mind with the gateway."""
+"""The image and the Compose file: linted, in the form that their tools accept, and consistent with the gateway."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ def example() -> dict[str, str]:
 
 
 def filled_in() -> str:
-    """The Compose file with the variables as somebody may have set them."""
+    """The Compose file with the variables set as an operator may set them."""
     given = {name: value or "a-value" for name, value in example().items() if name != "GROUNDLANE_REDIS_URL"}
 
     def value(found: re.Match[str]) -> str:
@@ -34,7 +34,7 @@ def filled_in() -> str:
     return VARIABLE.sub(value, COMPOSE.read_text("utf-8"))
 
 
-def test_the_dockerfile_passes_the_linter() -> None:
+def test_dockerfile_passes_the_linter() -> None:
     beside = Path(sys.executable).with_name("hadolint")
     linter = str(beside) if beside.is_file() else shutil.which("hadolint")
     if linter is None:
@@ -48,7 +48,7 @@ def test_the_dockerfile_passes_the_linter() -> None:
     assert (found.returncode, found.stdout) == (0, ""), found.stdout + found.stderr
 
 
-def test_the_image_has_existing_extras_and_all_files_of_the_package() -> None:
+def test_image_has_existing_extras_and_all_package_files() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     (default,) = re.findall(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)
@@ -62,7 +62,21 @@ def test_the_image_has_existing_extras_and_all_files_of_the_package() -> None:
     assert set(wheel["exclude"]) <= set(ignore)
 
 
-def test_the_image_runs_unprivileged_and_writes_to_its_volume_only() -> None:
+def test_dependencies_are_installed_before_files_that_change_more_often() -> None:
+    _, _, build = (ROOT / "Dockerfile").read_text("utf-8").partition(" AS build\n")
+    before, installed, after = build.partition("pip install -r requirements.txt\n")
+    assert installed
+    assert re.findall("^COPY .*", before, re.MULTILINE) == ["COPY --from=requirements /src/requirements.txt ./"]
+    assert "COPY app app" in after
+
+
+def test_image_and_wheel_contain_no_training_code() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert "judges/training" in wheel["exclude"]
+    assert "judges/training" in (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+
+
+def test_image_runs_unprivileged_and_writes_only_to_its_volume() -> None:
     final = dockerfile()
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", final["USER"])
     assert (final["WORKDIR"], final["VOLUME"]) == ("/data", "/data")
@@ -71,7 +85,7 @@ def test_the_image_runs_unprivileged_and_writes_to_its_volume_only() -> None:
     assert "/healthz" in (ROOT / "Dockerfile").read_text("utf-8")
 
 
-def test_the_compose_file_is_valid() -> None:
+def test_compose_file_is_valid() -> None:
     specification: Any = pytest.importorskip("compose_spec", reason="needs the extra deploy")
     read = specification.PyCompose.from_yaml(filled_in())
     assert set(read.service_names()) == {"gateway", "postgres", "redis", "prometheus", "grafana"}
@@ -79,7 +93,7 @@ def test_the_compose_file_is_valid() -> None:
         specification.PyCompose.from_yaml(filled_in().replace("read_only", "read_onyl", 1))
 
 
-def test_the_gateway_in_the_compose_file_has_existing_settings_and_no_privileges() -> None:
+def test_gateway_in_the_compose_file_has_existing_settings_and_no_privileges() -> None:
     services = load("compose/compose.yml")["services"]
     gateway = services["gateway"]
     names = {name.removeprefix("GROUNDLANE_").lower() for name in gateway["environment"]}
@@ -96,7 +110,7 @@ def test_the_gateway_in_the_compose_file_has_existing_settings_and_no_privileges
     assert all(VARIABLE.search(value) for value in secrets(services)), "no key and no password is in the file"
 
 
-def test_the_mounts_of_the_compose_file_exist() -> None:
+def test_mounts_of_the_compose_file_exist() -> None:
     for service in load("compose/compose.yml")["services"].values():
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]

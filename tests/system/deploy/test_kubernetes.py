@@ -1,4 +1,4 @@
-"""The manifests for Kubernetes: of the form that its API takes, and of one mind with the image and the gateway."""
+"""The Kubernetes manifests: in the form that its API accepts, and consistent with the image and the gateway."""
 
 import copy
 import json
@@ -25,12 +25,12 @@ from tests.system.deploy.test_monitoring import labels_of_metrics
 
 VERSIONS = ("1.31", "1.37")
 CUSTOM = {"ServiceMonitor", "RayService"}
-"""Kinds of operators, whose schemas are not at hand."""
+"""Kinds of operators, whose schemas aren't available."""
 PRODUCTION = "postgres-production"
 
 
 def check(document: Document, version: str) -> None:
-    """Raises where Kubernetes of that version would not take ``document``; unknown fields are none that it takes."""
+    """Raises if that version of Kubernetes would reject ``document``, including unknown fields."""
     validator: Any = pytest.importorskip("kubernetes_validate", reason="needs the extra deploy")
     validator.validate(document, version, strict=True)
 
@@ -45,7 +45,7 @@ def test_every_manifest_is_valid(name: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["spec/replicaz", "spec/template/spec/containers/0/securityContext/readOnlyRoot"])
-def test_a_misspelt_field_would_be_noticed(path: str) -> None:
+def test_misspelt_field_is_detected(path: str) -> None:
     broken = copy.deepcopy(one(overlay("sqlite-single"), "StatefulSet"))
     *way, last = path.split("/")
     place: Any = broken
@@ -57,7 +57,7 @@ def test_a_misspelt_field_would_be_noticed(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_container_is_unprivileged_and_writes_to_its_volumes_only(name: str) -> None:
+def test_container_is_unprivileged_and_writes_only_to_its_volumes(name: str) -> None:
     pod = one(overlay(name), "StatefulSet")["spec"]["template"]["spec"]
     (gateway,) = pod["containers"]
     user, group = map(int, dockerfile()["USER"].split(":"))
@@ -75,7 +75,7 @@ def test_the_container_is_unprivileged_and_writes_to_its_volumes_only(name: str)
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_settings_exist_and_their_values_are_valid(name: str) -> None:
+def test_settings_exist_and_their_values_are_valid(name: str) -> None:
     documents = overlay(name)
     gateway = container(documents)
     data = one(documents, "ConfigMap")["data"]
@@ -88,7 +88,7 @@ def test_the_settings_exist_and_their_values_are_valid(name: str) -> None:
     assert one(documents, "StatefulSet")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= stopped_s + 10
 
 
-def test_the_probes_use_existing_paths_and_the_port_of_the_image() -> None:
+def test_probes_use_existing_paths_and_the_port_of_the_image() -> None:
     gateway = container(overlay("sqlite-single"))
     (port,) = gateway["ports"]
     assert port == {"name": "http", "containerPort": int(dockerfile()["EXPOSE"])}
@@ -115,7 +115,7 @@ def test_selectors_match_the_pods() -> None:
 
 
 def test_peers_of_the_network_policy_are_other_pods() -> None:
-    """Kustomize writes the labels of the project into every selector, if it is let."""
+    """Kustomize writes the project's labels into every selector unless it is told not to."""
     policy = one(overlay(PRODUCTION), "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     rules = [*policy["ingress"], *policy["egress"]]
@@ -127,7 +127,7 @@ def test_peers_of_the_network_policy_are_other_pods() -> None:
     assert all(rule["ports"] for rule in rules)
 
 
-def test_the_autoscaler_uses_an_existing_metric() -> None:
+def test_autoscaler_uses_an_existing_metric() -> None:
     metrics = one(overlay(PRODUCTION), "HorizontalPodAutoscaler")["spec"]["metrics"]
     name = metrics[0]["pods"]["metric"]["name"]
     assert name == "groundlane_judge_queue_depth"
@@ -168,7 +168,7 @@ def test_prometheus_scrapes_each_pod_once() -> None:
     assert monitor["kind"] in CUSTOM
 
 
-def test_the_judge_on_kubernetes_has_the_same_ray_configuration() -> None:
+def test_judge_on_kubernetes_has_the_same_ray_configuration() -> None:
     service = load("ray/rayservice.yaml")
     assert service["kind"] in CUSTOM
     assert yaml.safe_load(service["spec"]["serveConfigV2"]) == load("ray/serve.yaml")
@@ -183,7 +183,7 @@ def test_the_judge_on_kubernetes_has_the_same_ray_configuration() -> None:
     assert list(secrets(service)) == []
 
 
-def test_the_judge_on_ray_has_existing_settings_and_longer_timeouts_than_the_gateway() -> None:
+def test_judge_on_ray_has_existing_settings_and_longer_timeouts_than_the_gateway() -> None:
     config = load("ray/serve.yaml")
     (application,) = config["applications"]
     names = {key.removeprefix("GROUNDLANE_").lower() for key in application["runtime_env"]["env_vars"]}

@@ -1,4 +1,4 @@
-"""What is shipped for Grafana and Prometheus speaks of metrics and labels that the gateway has."""
+"""The files for Grafana and Prometheus only use metrics and labels that the gateway has."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def expressions() -> dict[str, list[str]]:
     return {panel["title"]: [target["expr"] for target in panel.get("targets", ())] for panel in panels}
 
 
-def test_the_dashboard_is_the_output_of_its_script() -> None:
+def test_dashboard_is_the_output_of_its_script() -> None:
     assert DASHBOARD.read_text("utf-8") == runpy.run_path(str(DEPLOY / "grafana" / "dashboard.py"))["written"]()
 
 
@@ -58,7 +58,7 @@ def test_every_metric_and_label_in_use_exists(text: str) -> None:
         assert {label.strip() for label in by.split(",")} <= known[name]
 
 
-def test_the_dashboard_shows_every_metric() -> None:
+def test_dashboard_shows_every_metric() -> None:
     shown = {name for of in expressions().values() for expr in of for name in _NAME.findall(expr)}
     bases = {re.sub(r"_(bucket|sum|count)$", "", name) for name in labels_of_metrics()}
     assert bases - {re.sub(r"_bucket$", "", name) for name in shown} == set()

@@ -1,5 +1,5 @@
-"""The judge on Ray Serve, by the configuration that is shipped, on a cluster of this machine alone: what it says, and
-what becomes of requests when a replica is killed. A cluster takes a while to start: opt in."""
+"""The judge on Ray Serve with the shipped configuration, on a cluster of this machine: its verdicts, and requests
+during the loss of a replica. A cluster takes a while to start: opt in."""
 
 import asyncio
 import importlib.util
@@ -22,8 +22,8 @@ from judges.cross_encoder import open_scorer, spec_languages
 from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.remote.http_scorer import HttpScorer
 from judges.types import GroundingReport
-from tests.support.judged_replies import replies, report_on, reports
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.judging.judged_replies import replies, report_on, reports
 from tests.system.deploy.shipped import load, yaml
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,7 @@ KEY = "judge-key-for-tests-only"
 START_S = 300.0
 STARTS = 3
 PATIENCE_S = 120.0
-"""A machine that is busy with other things may take seconds for a claim."""
+"""A busy machine may take seconds for a claim."""
 
 pytestmark = [
     pytest.mark.ray,
@@ -45,7 +45,7 @@ pytestmark = [
 
 
 class Cluster:
-    """A process that runs Serve on a Ray of its own. ``replicas`` are found among its descendants."""
+    """A process that runs Serve on its own Ray. ``replicas`` are found among its descendants."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
@@ -58,7 +58,7 @@ class Cluster:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """On a busy machine Ray gives up on its own start after half a minute: then once more."""
+        """On a busy machine, Ray's start times out after half a minute: then retry."""
         for _ in range(STARTS):
             self._launch()
             if self._reached(lambda: len(self.replicas()) >= 2 and self._answers()):
@@ -113,7 +113,7 @@ class Cluster:
         return found
 
     def stop(self) -> None:
-        """End it, and whatever of it outlives that."""
+        """Stop it, and any remaining child processes."""
         if self._process is None:
             return
         left = self._descendants()
@@ -131,13 +131,13 @@ class Cluster:
 
 
 def shipped(port: int) -> dict[str, Any]:
-    """The configuration that is shipped, on a loopback port and no larger than this machine."""
+    """The shipped configuration, on a loopback port and no larger than this machine."""
     config = load("ray/serve.yaml")
     config["http_options"] |= {"host": "127.0.0.1", "port": port}
     (application,) = config["applications"]
     (deployment,) = application["deployments"]
     deployment["autoscaling_config"] |= {"min_replicas": 2, "max_replicas": 2}
-    deployment["ray_actor_options"]["num_cpus"] = 0.5  # two replicas, whatever the machine has
+    deployment["ray_actor_options"]["num_cpus"] = 0.5  # two replicas fit on any machine
     return config
 
 
@@ -167,7 +167,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[GroundingReport]:
-    """What the judge in process says."""
+    """The verdicts of the in-process judge."""
     scorer = open_scorer("embedded", threads=1)
     assert scorer is not None
     return asyncio.run(reports(scorer, spec_languages("embedded")))
@@ -177,7 +177,7 @@ def remote(cluster: Cluster, timeout_s: float = PATIENCE_S) -> HttpScorer:
     return HttpScorer(f"groundlane+{cluster.url}", api_key=KEY, timeout_s=timeout_s)
 
 
-def test_the_verdicts_are_those_of_the_judge_in_process(cluster: Cluster, expected: list[GroundingReport]) -> None:
+def test_verdicts_equal_the_in_process_judge(cluster: Cluster, expected: list[GroundingReport]) -> None:
     assert asyncio.run(reports(remote(cluster), None)) == expected
 
 
@@ -214,7 +214,7 @@ def test_no_request_fails_when_a_replica_is_killed_under_load(
     cluster.wait_for_replicas(2)
 
 
-def test_a_gateway_uses_it_by_its_settings(cluster: Cluster, tmp_path: Path) -> None:
+def test_gateway_uses_it_through_its_settings(cluster: Cluster, tmp_path: Path) -> None:
     cluster.wait_for_replicas(2)
     settings = {
         "judge": f"http:groundlane+{cluster.url}",

@@ -12,18 +12,20 @@ from pathlib import Path
 from textwrap import dedent
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "sdk").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("sdk*/*.md")])
 
 SHELL = frozenset({"sh", "bash"})
 
 ELSEWHERE: Mapping[str, frozenset[str]] = {
     "docs/clients/libraries.md": frozenset({"python", "js", "sh", "text"}),
     "docs/clients/integrations.md": frozenset({"python", "text"}),
+    "docs/clients/javascript.md": frozenset({"ts", "text"}),
     "docs/clients/sdk.md": frozenset({"python", "text"}),
+    "sdk-js/README.md": frozenset({"ts", "text"}),
     "sdk/README.md": frozenset({"python", "text"}),
 }
-"""Pages whose examples have separate tests that cover every block: tests/system/clients/test_page.py,
-tests/system/integrations/test_page.py, sdk/tests/test_sdk_pages.py."""
+"""Pages whose examples have separate tests that cover every block: tests/system/clients/test_page.py and
+javascript, tests/system/integrations/test_page.py, sdk/tests/test_sdk_pages.py."""
 
 COMMENTS = {
     "not run": "why it can't be run here; its syntax, commands and settings are checked",

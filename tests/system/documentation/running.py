@@ -195,6 +195,7 @@ class Reader:
             "OPENAI_API_KEY": "sk-your-key",
             "ANTHROPIC_API_KEY": "sk-your-key",
             "HOME": str(self.folder),
+            "COLUMNS": "100",
         }
 
     def _shell(self, block: Block, code: str) -> str:

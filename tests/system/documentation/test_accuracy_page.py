@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.public import page, read_index
+from benchmarks.judging.public_data_sets import page, read_index
 from judges import embedded
 
 ROOT = Path(__file__).parents[3]
@@ -31,16 +31,16 @@ def report() -> dict[str, dict[str, dict[str, float]]]:
     return json.loads((embedded.FOLDER / "report.json").read_text("utf-8"))
 
 
-def test_the_page_says_what_the_report_of_the_shipped_model_says(
+def test_page_matches_the_report_of_the_shipped_model(
     report: dict[str, dict[str, dict[str, float]]],
 ) -> None:
-    """If this fails, the model has changed: run ``python -m benchmarks.public`` again."""
+    """If this fails, the model has changed: run ``python -m benchmarks.judging.public_data_sets`` again."""
     text = (ROOT / "docs" / "judging" / "accuracy.md").read_text("utf-8")
     for name, figures in report["judge"].items():
         assert f"| {name} | {figures['rows']} | {figures['balanced_accuracy']:.3f}" in text
 
 
-def test_peers_stand_beside_the_set_that_they_share(
+def test_other_judges_are_listed_with_the_shared_set(
     report: dict[str, dict[str, dict[str, float]]], tmp_path: Path
 ) -> None:
     (tmp_path / "INDEX.md").write_text(INDEX, "utf-8")
@@ -51,7 +51,7 @@ def test_peers_stand_beside_the_set_that_they_share(
     assert "| some/wice | ODC-BY |\n" in text
 
 
-def test_where_wording_alone_does_better_is_said(
+def test_page_admits_where_wording_alone_does_better(
     report: dict[str, dict[str, dict[str, float]]], tmp_path: Path
 ) -> None:
     (tmp_path / "INDEX.md").write_text(INDEX, "utf-8")
@@ -62,7 +62,7 @@ def test_where_wording_alone_does_better_is_said(
     assert "in balanced accuracy on every set, and in ROC-AUC on every set but two (0.800 to 0.800)." in text
 
 
-def test_an_index_without_tables_is_told(tmp_path: Path) -> None:
+def test_missing_tables_are_reported(tmp_path: Path) -> None:
     (tmp_path / "INDEX.md").write_text("## Nothing\n", "utf-8")
     with pytest.raises(ValueError, match="no table of origins"):
         read_index(tmp_path / "INDEX.md")

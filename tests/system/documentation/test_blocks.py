@@ -25,24 +25,24 @@ def named(block: Block) -> str:
 
 
 @pytest.mark.parametrize("block", ALL, ids=named)
-def test_what_becomes_of_a_block_is_known(block: Block) -> None:
+def test_use_of_every_block_is_known(block: Block) -> None:
     assert block.comments.keys() <= COMMENTS.keys(), f"{block.where}: unknown comments; known are {list(COMMENTS)}"
     if block.use is None:
         pytest.fail(_HELP.format(where=block.where, language=block.language), pytrace=False)
 
 
 @pytest.mark.parametrize("block", [b for b in ALL if b.language in SHELL], ids=named)
-def test_commands_name_what_is_there(block: Block) -> None:
+def test_commands_name_existing_files_and_options(block: Block) -> None:
     check_shell(block)
 
 
 @pytest.mark.parametrize("block", [b for b in ALL if b.language == "python"], ids=named)
-def test_python_can_be_read(block: Block) -> None:
+def test_python_blocks_can_be_parsed(block: Block) -> None:
     check_python(block)
 
 
 @pytest.mark.parametrize("block", [b for b in ALL if b.use is Use.DATA], ids=named)
-def test_data_is_what_the_gateway_takes(block: Block, tmp_path: Path) -> None:
+def test_data_blocks_are_accepted_by_the_gateway(block: Block, tmp_path: Path) -> None:
     check_data(block, tmp_path)
 
 
@@ -54,7 +54,7 @@ TO_READ = {
 
 
 @pytest.mark.parametrize("page", [page for page, blocks in TO_READ.items() if any(b.use is Use.RUN for b in blocks)])
-def test_a_page_works_from_top_to_bottom(page: str, reader: Reader) -> None:
+def test_page_works_from_top_to_bottom(page: str, reader: Reader) -> None:
     for block in TO_READ[page]:
         reader.read(block)
 
@@ -70,13 +70,13 @@ def test_blocks_are_found_with_their_comments() -> None:
     assert (second.where, second.language, second.code, second.comments) == ("p.md:11", "json", "{}\n", {})
 
 
-def test_a_block_that_is_not_closed_is_an_error() -> None:
+def test_unclosed_block_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"p\.md:2"):
         read_blocks("a\n```sh\nls\n", "p.md")
 
 
 @pytest.mark.parametrize("comments", ["", "<!-- not run -->\n", "<!-- replies: whole -->\n"])
-def test_a_block_of_an_unknown_kind_has_no_use(comments: str) -> None:
+def test_block_of_an_unknown_kind_has_no_use(comments: str) -> None:
     (block,) = read_blocks(f"{comments}```nginx\nserver {{}}\n```\n", "p.md")
     assert block.use is None
 
@@ -94,7 +94,7 @@ def test_a_block_of_an_unknown_kind_has_no_use(comments: str) -> None:
         "if true; then",
     ],
 )
-def test_commands_that_are_not_there_are_found(code: str) -> None:
+def test_missing_commands_are_detected(code: str) -> None:
     (block,) = read_blocks(f"```sh\n{code}\n```\n", "p.md")
     with pytest.raises(AssertionError):
         check_shell(block)
@@ -110,13 +110,13 @@ def test_commands_that_are_not_there_are_found(code: str) -> None:
         "{",
     ],
 )
-def test_data_that_the_gateway_would_not_take_is_found(code: str, tmp_path: Path) -> None:
+def test_data_rejected_by_the_gateway_is_detected(code: str, tmp_path: Path) -> None:
     (block,) = read_blocks(f"```json\n{code}\n```\n", "p.md")
-    with pytest.raises((Exception, pytest.fail.Exception)):  # any reader's error
+    with pytest.raises((Exception, pytest.fail.Exception)):  # any error of a parser
         check_data(block, tmp_path)
 
 
-def test_output_is_compared_but_for_what_is_left_open() -> None:
+def test_output_is_compared_except_for_placeholders() -> None:
     same_text("a … c\n…\nz\n", "a b c\nd\ne\nz\n", "p.md:1")
     same_text("a\n…\nz\n", "a\nz\n", "p.md:1")
     same_json({"id": "req_1", "n": 3, "ms": 1.5, "l": [1, "…"], "…": "…"},
@@ -127,12 +127,12 @@ def test_output_is_compared_but_for_what_is_left_open() -> None:
     ("shown", "got"),
     [({"n": 3}, {"n": 4}), ({"n": 3}, {"n": 3, "m": 1}), ({"n": 3}, {}), ([1], [1, 2]), (1.5, "a"), ("a…", "b")],
 )
-def test_output_that_differs_is_found(shown: object, got: object) -> None:
+def test_different_output_is_detected(shown: object, got: object) -> None:
     with pytest.raises(AssertionError):
         same_json(shown, got, "p.md:1")
 
 
 @pytest.mark.parametrize("printed", ["a\n", "a\nb\nc\n", "a\nd\n"])
-def test_text_that_differs_is_found(printed: str) -> None:
+def test_different_text_is_detected(printed: str) -> None:
     with pytest.raises(AssertionError):
         same_text("a\nb\n", printed, "p.md:1")

@@ -23,7 +23,7 @@ FILE = re.compile(
 )
 NAME = re.compile(r"`((?:app|judges|policies)(?:\.[a-z_]+)*)\.([A-Z]\w+)`")
 RECORDS = ROOT / "docs" / "adr"
-"""Records describe the files of their time."""
+"""Records describe the files at the time of writing."""
 
 
 def commands() -> list[str]:
@@ -45,13 +45,13 @@ def settings_page() -> str:
 
 
 @pytest.mark.parametrize("row", setting_rows(Settings.model_construct()), ids=lambda row: row[0])
-def test_every_setting_is_described_with_its_default(row: tuple[str, str, str, str], settings_page: str) -> None:
+def test_every_setting_is_documented_with_its_default(row: tuple[str, str, str, str], settings_page: str) -> None:
     name, _, default, _ = row
     shown = "–" if default == "-" else f"`{default}`"
     assert f"| `{name}` | {shown} |" in settings_page
 
 
-def test_no_setting_is_described_that_does_not_exist(settings_page: str) -> None:
+def test_documented_settings_exist(settings_page: str) -> None:
     known = {f"GROUNDLANE_{name.upper()}" for name in Settings.model_fields}
     assert set(re.findall(r"GROUNDLANE_[A-Z_]+", settings_page)) <= known
 
@@ -62,7 +62,7 @@ def test_every_command_is_documented(command: str) -> None:
 
 
 @pytest.mark.parametrize("category", CATEGORIES.values(), ids=lambda category: category.name)
-def test_every_policy_rule_is_described(category: Category) -> None:
+def test_every_policy_rule_is_documented(category: Category) -> None:
     page = (ROOT / "docs" / "policies" / "rules.md").read_text("utf-8")
     assert [rule for rule in category.rules.model_fields if f"`{rule}`" not in page] == []
 
@@ -75,7 +75,7 @@ def test_every_metric_is_documented() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_have_a_target(page: Path) -> None:
     broken = []
     for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
         if "://" in target or target.startswith(("#", "mailto:")):
@@ -90,13 +90,13 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.parent != RECORDS], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_files_and_classes_that_are_named_exist(page: Path) -> None:
+def test_files_and_classes_mentioned_exist(page: Path) -> None:
     text = FENCE.sub("", page.read_text("utf-8"))
     assert [path for path in FILE.findall(text) if not (ROOT / path).exists()] == []
     assert [name for module, name in NAME.findall(text) if not hasattr(import_module(module), name)] == []
 
 
-def test_every_guarantee_names_a_test_that_exists() -> None:
+def test_every_guarantee_names_an_existing_test() -> None:
     text = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
     promises = text[: text.index("## `stream_mode: live`")].split("\n- ")[1:]
     for promise in promises:

@@ -24,11 +24,11 @@ def is_well_formed(link: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_to_elsewhere_are_well_formed(page: Path) -> None:
+def test_external_links_are_well_formed(page: Path) -> None:
     assert [link for link in links(page.read_text("utf-8")) if not is_well_formed(link)] == []
 
 
-def test_links_are_found_and_told_apart() -> None:
+def test_links_are_found_and_distinguished() -> None:
     text = "[a](https://a.org/b) [b](http://a.org) [c](https://localhost:1) [d](d.md)\n```\n[e](http://e)\n```\n[f]: ftp://f.org"
     assert [(link, is_well_formed(link)) for link in links(text)] == [
         ("https://a.org/b", True),

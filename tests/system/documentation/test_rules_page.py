@@ -1,11 +1,11 @@
-"""The page on rules names every rule, and the rules that need the whole reply are those that the policies know."""
+"""The page on rules names every rule, and lists the same rules that need the whole reply as the policies."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from policies.grounding.checks import REPLY_CHECKS, SENTENCE_CHECKS
+from policies.grounding.evaluator import REPLY_CHECKS, SENTENCE_CHECKS
 from policies.registry import CATEGORIES
 
 PAGE = (Path(__file__).parents[3] / "docs/policies/rules.md").read_text("utf-8")
@@ -22,6 +22,6 @@ def test_every_rule_has_a_row(category: str) -> None:
     assert set(CATEGORIES[category].rules.model_fields) <= named
 
 
-def test_the_rules_that_need_the_whole_reply_are_all_named() -> None:
+def test_rules_that_need_the_whole_reply_are_all_named() -> None:
     known = {check.rule for check in (*SENTENCE_CHECKS, *REPLY_CHECKS) if check.rule is not None}
     assert known <= set(re.findall(r"`(\w+)`", section("Rules that need the whole reply")))

@@ -2,19 +2,18 @@ import io
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 
 from app.observability import configure_logging
-from tests.support.live_gateway import Gateway
-from tests.support.mock_upstream import ScriptedUpstream
+from tests.support.gateways.live_gateway import Gateway, gateways
+from tests.support.gateways.mock_upstream import ScriptedUpstream
 
 
 @pytest.fixture(autouse=True)
 def log() -> Iterator[io.StringIO]:
-    """What the gateways of this test log, as they do in operation."""
+    """The logs of these gateways, as in production."""
     root = logging.getLogger()
     handlers, level, configuration = root.handlers, root.level, structlog.get_config()
     stream = io.StringIO()
@@ -41,7 +40,7 @@ def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway
 
 @pytest.fixture
 def gateway(shared_gateway: Gateway) -> Iterator[Gateway]:
-    """The gateway that most tests share, with its judge reset. A test's policies are for its own agent alone."""
+    """The gateway that most tests share, with its judge reset. A test's policies only apply to its own agent."""
     shared_gateway.reset()
     yield shared_gateway
     shared_gateway.judge.release()
@@ -49,16 +48,6 @@ def gateway(shared_gateway: Gateway) -> Iterator[Gateway]:
 
 @pytest.fixture
 def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
-    """Starts a gateway of the test's own, with other settings."""
-    started: list[Gateway] = []
-
-    def start(**settings: Any) -> Gateway:
-        folder = tmp_path / f"gateway-{len(started)}"
-        folder.mkdir()
-        gateway = Gateway(folder, **settings)
-        started.append(gateway)
-        return gateway.start()
-
-    yield start
-    for gateway in started:
-        gateway.close()
+    """Starts a separate gateway with other settings."""
+    with gateways(tmp_path) as start:
+        yield start

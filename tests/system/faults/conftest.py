@@ -3,9 +3,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.app.conftest import database_url, empty_url, event, open_database, postgres_tables, sqlite_url, until
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 from tests.system.e2e.conftest import gateway, log, shared_gateway, start_gateway
-from tests.system.faults.wire import RawUpstream
+from tests.system.faults.support.wire import RawUpstream
 
 __all__ = [
     "database_url",
@@ -39,7 +39,7 @@ timeouts = {{ connect = 30.0, first_byte = 30.0, between_bytes = 30.0 }}
 
 @pytest.fixture(scope="session")
 def raw() -> Iterator[RawUpstream]:
-    """An upstream that sends what it is told to."""
+    """A scripted upstream."""
     upstream = RawUpstream()
     yield upstream
     upstream.close()
@@ -47,7 +47,7 @@ def raw() -> Iterator[RawUpstream]:
 
 @pytest.fixture(scope="session")
 def faulty_gateway(raw: RawUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway before it, which is asked for the model ``hasty`` where its patience is to be short."""
+    """The gateway in front of it, with the model ``hasty`` for short timeouts."""
     folder = tmp_path_factory.mktemp("faulty")
     config = folder / "groundlane.toml"
     config.write_text(_UPSTREAMS.format(port=raw.port), "utf-8")

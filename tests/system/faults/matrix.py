@@ -1,15 +1,15 @@
-"""What goes wrong, and its outcome: the rows of ``docs/operations/faults.md``, which the tests of this folder check."""
+"""Faults and their outcomes: the rows of ``docs/operations/faults.md``, which the tests in this folder check."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a client is told, and what is kept of it.
+    """What a client receives, and what is recorded.
 
     ``status``: HTTP's. ``code``: of the error, in the body or (on a stream) in its last frame but one; None: no error.
-    ``event``: the status of the request in the event log. ``kind``: what ``groundlane_upstream_errors_total`` counts it
-    under; None: not at all.
+    ``event``: the status of the request in the event log. ``kind``: its label in ``groundlane_upstream_errors_total``;
+    None if it isn't counted.
     """
 
     status: int
@@ -36,8 +36,8 @@ FINE = Told(status=200, code=None, event="completed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamFault:
-    """``whole``: to a request for one answer; ``stream``: to one for a stream. ``logged``: there is a line
-    ``upstream_failed``. ``hasty``: it takes an upstream's timeouts to show."""
+    """``whole``: for a unary request; ``stream``: for a streamed request. ``logged``: there is a line
+    ``upstream_failed``. ``hasty``: it needs short upstream timeouts."""
 
     id: str
     about: str
@@ -139,7 +139,7 @@ DATABASE_FAULTS = (
         seen="`event_database_unavailable`, then `event_database_recovered`; `groundlane_events_journaled_total`; "
         "`/readyz`: `degraded` (`sync`: 503); `run_unavailable`, `run_call_lost` for calls in a run",
         kept="Events go to the journal and are replayed later. No event is lost or duplicated.",
-        test="test_database.py::test_a_server_that_is_away",
+        test="test_database.py::test_unavailable_server",
     ),
     Fault(
         id="database-silent",
@@ -147,15 +147,15 @@ DATABASE_FAULTS = (
         client="`batched`: normal service. `sync`: the end of a reply waits up to 10 s, then the journal is used.",
         seen="As above; `/readyz`: `no answer in time`",
         kept="As above.",
-        test="test_database.py::test_a_server_that_is_away",
+        test="test_database.py::test_unavailable_server",
     ),
     Fault(
         id="database-silent-at-the-end",
         about="the gateway is stopped while PostgreSQL doesn't respond",
-        client="The port closes; open streams have their grace period.",
+        client="New connections are refused; open streams have the grace period to finish.",
         seen="–",
         kept="After 5 s, waiting events go to the journal, for the next start.",
-        test="test_database.py::test_a_gateway_that_ends_while_its_server_is_silent",
+        test="test_database.py::test_shutdown_while_the_server_is_silent",
     ),
     Fault(
         id="database-slow",
@@ -163,7 +163,7 @@ DATABASE_FAULTS = (
         client="`batched`: normal service. `sync`: each reply ends once its event is committed.",
         seen="`groundlane_events_queue_depth` grows; above `GROUNDLANE_EVENT_QUEUE_LIMIT`, events go to the journal",
         kept="All events.",
-        test="test_database.py::test_a_server_that_is_slow",
+        test="test_database.py::test_slow_server",
     ),
     Fault(
         id="database-locked",
@@ -171,7 +171,7 @@ DATABASE_FAULTS = (
         client="`batched`: normal service. `sync`: the reply waits 5 s for the lock, then the journal is used.",
         seen="`event_database_unavailable` (`database is locked`)",
         kept="All events, as above.",
-        test="test_database.py::test_a_locked_file",
+        test="test_database.py::test_locked_file",
     ),
     Fault(
         id="disk-full",
@@ -180,7 +180,7 @@ DATABASE_FAULTS = (
         seen="`event_database_unavailable` and `event_journal_unwritable`; if the memory queue is full too, "
         "`events_lost` and `groundlane_events_dropped_total`",
         kept="Up to `GROUNDLANE_EVENT_QUEUE_LIMIT` events wait in memory until there is space.",
-        test="test_database.py::test_a_full_disk",
+        test="test_database.py::test_full_disk",
     ),
     Fault(
         id="replay-twice",
@@ -188,7 +188,7 @@ DATABASE_FAULTS = (
         client="–",
         seen="–",
         kept="Each event is stored and counted once.",
-        test="test_replay.py::test_a_journal_that_comes_back_adds_nothing",
+        test="test_replay.py::test_restored_journal_adds_nothing",
     ),
     Fault(
         id="replay-in-pieces",
@@ -196,7 +196,7 @@ DATABASE_FAULTS = (
         client="–",
         seen="`event_database_unavailable`",
         kept="The next replay continues; each event is stored once.",
-        test="test_replay.py::test_a_replay_that_is_cut_short_is_made_up_for",
+        test="test_replay.py::test_interrupted_replay_is_completed",
     ),
     Fault(
         id="replay-side-by-side",
@@ -204,7 +204,7 @@ DATABASE_FAULTS = (
         client="–",
         seen="–",
         kept="Each event is stored once.",
-        test="test_replay.py::test_two_gateways_that_find_the_same_events_store_them_once",
+        test="test_replay.py::test_two_gateways_store_shared_events_once",
     ),
 )
 
@@ -212,10 +212,10 @@ JUDGE_FAULTS = (
     Fault(
         id="judge-crash",
         about="an inference raises any exception, including an out-of-memory error",
-        client="The reply, with claims `unverifiable`, reason `judge_error`; policies decide on that basis.",
+        client="The reply; its claims are `unverifiable` with the reason `judge_error`, and policies act on that.",
         seen="A log line with the error; `groundlane_judge_failed_total`, `groundlane_unjudged_total`",
         kept="The event, with verdict and reasons. The next inference is attempted normally.",
-        test="test_judge.py::test_a_judge_that_crashes",
+        test="test_judge.py::test_crashing_judge",
     ),
     Fault(
         id="judge-crash-blocks",
@@ -223,15 +223,15 @@ JUDGE_FAULTS = (
         client="The policy's action for unverifiable claims; in the test, a block.",
         seen="The decision",
         kept="The decision.",
-        test="test_judge.py::test_a_judge_that_crashes_under_a_policy_that_blocks",
+        test="test_judge.py::test_crashing_judge_under_a_blocking_policy",
     ),
     Fault(
         id="judge-hang",
         about="an inference never ends",
-        client="Each sentence after `GROUNDLANE_JUDGE_TIMEOUT_MS`, `unverifiable` with the reason `timeout`.",
+        client="Each sentence becomes `unverifiable` with the reason `timeout` after `GROUNDLANE_JUDGE_TIMEOUT_MS`.",
         seen='`groundlane_unjudged_total{reason="timeout"}`; after 30 s `/readyz`: `has not answered for`',
         kept="The event.",
-        test="test_judge.py::test_a_judge_that_never_answers_shows_in_health",
+        test="test_judge.py::test_unresponsive_judge_shows_in_health",
     ),
     Fault(
         id="judge-stuck",
@@ -239,7 +239,7 @@ JUDGE_FAULTS = (
         client="–",
         seen="`judge threads are stuck and were abandoned`",
         kept="The process ends anyway, with its events written.",
-        test="test_judge.py::test_a_thread_of_the_embedded_judge_is_stuck",
+        test="test_judge.py::test_stuck_thread_of_the_embedded_judge",
     ),
     Fault(
         id="judge-memory",
@@ -247,15 +247,15 @@ JUDGE_FAULTS = (
         client="As for a failed inference.",
         seen="As for a failed inference",
         kept="The next request is judged.",
-        test="test_judge.py::test_memory_runs_out_in_the_embedded_judge",
+        test="test_judge.py::test_embedded_judge_out_of_memory",
     ),
     Fault(
         id="judge-elsewhere",
         about="a remote judge resets the connection or doesn't respond",
-        client="The reply, with claims `unverifiable`, reason `judge_error` or `timeout`.",
+        client="The reply; its claims are `unverifiable` with the reason `judge_error` or `timeout`.",
         seen="As for a failed inference",
         kept="The event. The judge is called again for the next sentence.",
-        test="test_judge.py::test_a_judge_that_is_served_elsewhere_fails",
+        test="test_judge.py::test_failing_remote_judge",
     ),
     Fault(
         id="judge-missing",
@@ -263,7 +263,7 @@ JUDGE_FAULTS = (
         client="Replies with the verdict `not_checked`; with `on_judge_unavailable: block`, blocked replies.",
         seen="`judge_unavailable` at startup; `/readyz`: `degraded`",
         kept="The event, with `judge_fault`.",
-        test="test_judge.py::test_a_judge_that_cannot_be_loaded",
+        test="test_judge.py::test_unloadable_judge",
     ),
 )
 
@@ -283,15 +283,15 @@ PROCESS_FAULTS = (
         seen="–",
         kept="`sync`: every block that a client received. `batched`: all events except those of the last fraction of a "
         "second.",
-        test="../e2e/test_kill.py::test_no_acknowledged_block_is_missing_after_kill_9",
+        test="../e2e/operations/test_kill.py::test_no_acknowledged_block_is_missing_after_kill_9",
     ),
     Fault(
         id="clock-durations",
         about="the clock is changed by hours or years during a reply",
         client="No effect.",
-        seen="Durations are correct; `ts` is the request's time by the clock at that moment",
+        seen="Durations are correct; `ts` is the system clock's time when the request arrived",
         kept="All events.",
-        test="test_clock.py::test_a_request_is_timed_by_a_clock_that_only_counts",
+        test="test_clock.py::test_request_is_timed_by_a_monotonic_clock",
     ),
     Fault(
         id="clock-limits",
@@ -299,7 +299,7 @@ PROCESS_FAULTS = (
         client="Rate limits use a monotonic clock; ids stay unique.",
         seen="Policies are updated by version, not by time",
         kept="All events.",
-        test="test_clock.py::test_ids_limits_and_changes_do_not_hang_on_the_clock",
+        test="test_clock.py::test_ids_limits_and_changes_do_not_depend_on_the_clock",
     ),
     Fault(
         id="clock-retention",
@@ -307,7 +307,7 @@ PROCESS_FAULTS = (
         client="–",
         seen="`clock_changed`",
         kept="Nothing is deleted until the next pruning, an hour later.",
-        test="test_clock.py::test_a_clock_that_was_set_deletes_nothing",
+        test="test_clock.py::test_clock_change_deletes_nothing",
     ),
     Fault(
         id="clock-retention-back",
@@ -315,6 +315,6 @@ PROCESS_FAULTS = (
         client="–",
         seen="–",
         kept="Other gateways prune as scheduled.",
-        test="test_clock.py::test_who_pruned_with_a_clock_ahead_does_not_put_off_the_others",
+        test="test_clock.py::test_worker_with_a_fast_clock_does_not_delay_pruning_by_others",
     ),
 )

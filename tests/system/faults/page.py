@@ -56,7 +56,7 @@ def tables() -> dict[str, str]:
 
 
 def written(page: str) -> str:
-    """``page`` with every table as it should be."""
+    """``page`` with up-to-date tables."""
     for name, table in tables().items():
         page = re.sub(
             rf"(<!-- table: {name} -->\n\n).*?(\n<!-- end -->)",

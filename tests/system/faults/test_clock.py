@@ -1,4 +1,4 @@
-"""The wall clock is set while the gateway works: durations, ids, limits and what is kept do not hang on it."""
+"""The wall clock changes while the gateway runs: durations, ids, limits and retention don't depend on it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ from app.db.tables import requests
 from app.events.serialization import event_rows
 from app.events.storage.insert import store
 from app.events.storage.retention import Retention
-from tests.support.live_gateway import Gateway
-from tests.support.mock_upstream import Reply
-from tests.support.scripted_answers import answer
-from tests.system.faults.clock import Clock, adjustable_clock
-from tests.system.faults.scripts import DOCUMENTS, FRAMES, TEXT
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.gateways.mock_upstream import Reply
+from tests.system.faults.support.clock import Clock, adjustable_clock
+from tests.system.faults.support.scripts import DOCUMENTS, FRAMES, TEXT
 
 Open = Callable[[], AbstractAsyncContextManager[Database]]
 BODY = {"model": "m", "messages": [{"role": "user", "content": "How long is the warranty?"}]}
@@ -32,8 +32,8 @@ def clock() -> Iterator[Clock]:
 
 
 @pytest.mark.parametrize("jump", [timedelta(hours=-3), timedelta(days=-400), timedelta(days=400)], ids=str)
-def test_a_request_is_timed_by_a_clock_that_only_counts(gateway: Gateway, clock: Clock, jump: timedelta) -> None:
-    """Set while the reply comes in: every time in its record is that of seconds, not of hours."""
+def test_request_is_timed_by_a_monotonic_clock(gateway: Gateway, clock: Clock, jump: timedelta) -> None:
+    """Changed while the reply arrives: every time in its record is in the range of seconds, not of hours."""
     gateway.upstream.script(Reply(chunks=FRAMES, gated=True))
     with gateway.call({**BODY, "stream": True, "documents": DOCUMENTS}) as call:
         exchange = gateway.upstream.wait_exchange()
@@ -49,8 +49,8 @@ def test_a_request_is_timed_by_a_clock_that_only_counts(gateway: Gateway, clock:
     assert abs(datetime.fromisoformat(row["ts"]) - datetime.now(UTC)) < timedelta(hours=1)
 
 
-def test_ids_limits_and_changes_do_not_hang_on_the_clock(gateway: Gateway, clock: Clock) -> None:
-    """It goes back and forth: no id comes twice, a limit stays used up, policies change, every event is found."""
+def test_ids_limits_and_changes_do_not_depend_on_the_clock(gateway: Gateway, clock: Clock) -> None:
+    """It goes back and forth: ids are unique, a limit stays used up, policies change, and every event is found."""
     gateway.upstream.script(answer(TEXT, stream=False))
     key = gateway.admin.post("/keys", json={"name": "clock", "requests_per_minute": 3}).json()
     gateway.rows(0)
@@ -70,10 +70,10 @@ def test_ids_limits_and_changes_do_not_hang_on_the_clock(gateway: Gateway, clock
 
 
 @pytest.mark.anyio
-async def test_a_clock_that_was_set_deletes_nothing(
+async def test_clock_change_deletes_nothing(
     open_database: Open, event: Callable[..., Any], clock: Clock, until: Callable[..., Any]
 ) -> None:
-    """Years ahead, all of the log would be too old: it is left alone, and the log says why."""
+    """Years ahead, all of the log would be too old: it is kept, and the log says why."""
     async with open_database() as database:
         await store(database, [event_rows(event(1, ts=datetime.now(UTC)))])
         retention = Retention(database, days=30, every_s=0.01)
@@ -93,7 +93,7 @@ async def test_a_clock_that_was_set_deletes_nothing(
 
 
 @pytest.mark.anyio
-async def test_who_pruned_with_a_clock_ahead_does_not_put_off_the_others(
+async def test_worker_with_a_fast_clock_does_not_delay_pruning_by_others(
     open_database: Open, event: Callable[..., Any], clock: Clock
 ) -> None:
     async with open_database() as database:

@@ -1,4 +1,4 @@
-"""Upstreams that no connection comes about with: certificates that must not be trusted, names that nobody has."""
+"""Upstreams to which no connection succeeds: certificates that must not be trusted, and unknown host names."""
 
 import json
 from collections.abc import Iterator
@@ -7,12 +7,12 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from tests.support.mock_upstream import closed_port
-from tests.support.server_process import Process, gateway
-from tests.system.faults.certificates import Authority
+from tests.support.gateways.mock_upstream import closed_port
+from tests.support.gateways.server_process import Process, gateway
 from tests.system.faults.matrix import CONNECTION_FAULTS
-from tests.system.faults.scripts import TEXT, good
-from tests.system.faults.wire import RawUpstream
+from tests.system.faults.support.certificates import Authority
+from tests.system.faults.support.scripts import TEXT, good
+from tests.system.faults.support.wire import RawUpstream
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,8 @@ timeouts = {{ connect = {connect} }}
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A gateway that trusts one root, with an upstream for each fault and a good one; each is its model's name too."""
+    """A gateway that trusts one root, with a valid upstream and one for each fault; each upstream's name is also its
+    model's."""
     folder = tmp_path_factory.mktemp("connections")
     authority = Authority(folder)
     contexts = {
@@ -64,11 +65,11 @@ def ask(process: Process, model: str) -> httpx.Response:
 
 
 def test_connection(process: Process) -> None:
-    """The client is told that the upstream cannot be reached, and nothing of why; the log has the cause.
+    """The client learns that the upstream can't be reached, but not why; the log has the cause.
 
-    One test for all, since they share a process.
+    One test for all, because they share a process.
     """
-    # Without this the others would prove nothing.
+    # Without this check, the others would prove nothing.
     assert ask(process, "good").json()["choices"][0]["message"]["content"] == TEXT
     for fault in CONNECTION_FAULTS:
         answer = ask(process, fault.id)

@@ -1,5 +1,5 @@
-"""The database is away, locked, silent, slow, or its disk is full: replies go on, and every event is there in the end,
-once. What ``sync`` cannot keep is not acknowledged."""
+"""The database is gone, locked, silent or slow, or its disk is full: replies continue, and every event is eventually
+stored once. Data that ``sync`` can't store is not acknowledged."""
 
 import os
 import resource
@@ -17,11 +17,12 @@ from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
 from app.events.storage.writer import EventWriter
-from tests.support.live_gateway import Gateway, eventually
-from tests.support.scripted_answers import answer
-from tests.support.server_process import gateway as process
-from tests.system.faults.scripts import DOCUMENTS, TEXT
-from tests.system.faults.tunnel import Tunnel
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway, eventually
+from tests.support.gateways.server_process import gateway as process
+from tests.support.storage.sqlite_lock import locked
+from tests.system.faults.support.scripts import DOCUMENTS, TEXT
+from tests.system.faults.support.tunnel import Tunnel
 
 Start = Callable[..., Gateway]
 BODY = {"model": "m", "messages": [{"role": "user", "content": "How long is the warranty?"}]}
@@ -29,7 +30,7 @@ TOKEN = "admin-token-for-tests-only"
 
 
 def ask(gateway: Gateway, count: int = 3) -> list[str]:
-    """The ids of so many requests, all of which are answered well, streamed and not."""
+    """The ids of ``count`` requests, all of which succeed, streamed and not."""
     ids = []
     for number in range(count):
         stream = number % 2 == 0
@@ -43,7 +44,7 @@ def ask(gateway: Gateway, count: int = 3) -> list[str]:
 
 
 def logged_once(gateway: Gateway, ids: list[str]) -> None:
-    """All of ``ids`` are in the log, as soon as they are, and no other call of a model."""
+    """All of ``ids`` are in the log, as soon as possible, and no other model call."""
 
     def logged() -> list[str]:
         rows = gateway.rows(0)
@@ -59,22 +60,10 @@ def ready(gateway: Gateway) -> tuple[int, bool]:
     return call.status, told["checks"]["database"]["ok"]
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Another process has the SQLite file for itself."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-        yield
-        connection.execute("ROLLBACK")
-    finally:
-        connection.close()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("durability", ["batched", "sync"])
-def test_a_locked_file(start_gateway: Start, durability: str) -> None:
-    """``sync`` waits as long as SQLite is to wait for the lock, then takes the journal for it."""
+def test_locked_file(start_gateway: Start, durability: str) -> None:
+    """``sync`` waits as long as SQLite's timeout for the lock, then uses the journal instead."""
     gateway = start_gateway(event_durability=durability)
     ids = ask(gateway, 1)
     with locked(gateway.database):
@@ -84,7 +73,7 @@ def test_a_locked_file(start_gateway: Start, durability: str) -> None:
 
 @pytest.fixture
 def tunnel() -> Iterator[Tunnel]:
-    """A way to PostgreSQL that can be broken. Asked for before the gateway, it ends after it."""
+    """A breakable connection to PostgreSQL. Requested before the gateway, it is closed after it."""
     url = os.environ.get("GROUNDLANE_TEST_POSTGRES_URL")
     if url is None:
         pytest.skip("set GROUNDLANE_TEST_POSTGRES_URL (postgresql+asyncpg://…) to run this")
@@ -96,7 +85,7 @@ def tunnel() -> Iterator[Tunnel]:
 
 @pytest.fixture
 def through(tunnel: Tunnel, database_url: str) -> str:
-    """The URL of a database of its own, by way of the tunnel."""
+    """The URL of a separate database, through the tunnel."""
     return make_url(database_url).set(port=tunnel.port, host="127.0.0.1").render_as_string(hide_password=False)
 
 
@@ -112,7 +101,7 @@ def silence(tunnel: Tunnel) -> None:
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("durability", ["batched", "sync"])
 @pytest.mark.parametrize("fault", [break_off, silence])
-def test_a_server_that_is_away(
+def test_unavailable_server(
     tunnel: Tunnel,
     through: str,
     start_gateway: Start,
@@ -121,8 +110,8 @@ def test_a_server_that_is_away(
     durability: str,
     fault: Callable[[Tunnel], None],
 ) -> None:
-    """Stopped, or no more to be heard of: replies go on, a policy that is known is in force, and health says what is
-    missing. Once it is back, all is there."""
+    """Stopped or unreachable: replies continue, known policies stay in force, and health names the missing
+    component. Once it is back, everything is stored."""
     monkeypatch.setitem(EventWriter.__init__.__kwdefaults__, "patience_s", 0.3)
     monkeypatch.setattr("app.runs.run_service._PATIENCE_S", 0.3)
     gateway = start_gateway(database_url=through, event_durability=durability, event_journal=str(tmp_path / "events"))
@@ -148,10 +137,10 @@ def test_a_server_that_is_away(
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-def test_a_gateway_that_ends_while_its_server_is_silent(
+def test_shutdown_while_the_server_is_silent(
     tunnel: Tunnel, through: str, start_gateway: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not wait for what may never come: the journal keeps what was acknowledged, for the next start."""
+    """Shutdown doesn't wait forever: the journal keeps acknowledged events for the next start."""
     monkeypatch.setattr("app.events.storage.writer._CLOSE_S", 0.3)
     journal = str(tmp_path / "events")
     first = Gateway(tmp_path, database_url=through, event_journal=journal).start()
@@ -169,9 +158,7 @@ def test_a_gateway_that_ends_while_its_server_is_silent(
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("durability", ["batched", "sync"])
-def test_a_server_that_is_slow(
-    tunnel: Tunnel, through: str, start_gateway: Start, tmp_path: Path, durability: str
-) -> None:
+def test_slow_server(tunnel: Tunnel, through: str, start_gateway: Start, tmp_path: Path, durability: str) -> None:
     gateway = start_gateway(database_url=through, event_durability=durability, event_journal=str(tmp_path / "events"))
     tunnel.slow(0.05)
     ids = ask(gateway, 2)
@@ -181,7 +168,7 @@ def test_a_server_that_is_slow(
 
 @contextmanager
 def full_disk(pid: int) -> Iterator[None]:
-    """No file of that process can grow."""
+    """No file of this process can grow."""
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
     try:
@@ -192,9 +179,9 @@ def full_disk(pid: int) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("durability", ["batched", "sync"])
-def test_a_full_disk(tmp_path: Path, durability: str) -> None:
-    """Neither the database nor the journal can be written. ``batched``: replies go on, and the events wait. ``sync``:
-    503, since what is not stored must not be acknowledged. Once there is room, both go on by themselves."""
+def test_full_disk(tmp_path: Path, durability: str) -> None:
+    """Neither the database nor the journal can be written. ``batched``: replies continue, and the events wait.
+    ``sync``: 503, because data that isn't stored must not be acknowledged. Once there is space, both recover."""
     upstream = ScriptedUpstream([ScriptedAnswer(question="How long is the warranty?", answer=TEXT)])
     settings = {"event_durability": durability, "admin_token": TOKEN, "judge": "none"}
     with serving(upstream.app, bind(0)) as url, process(tmp_path, url, **settings) as gateway:

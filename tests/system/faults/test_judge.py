@@ -1,4 +1,4 @@
-"""The judge crashes, hangs or runs out of memory: replies go on, what was not judged is marked so, nobody waits."""
+"""The judge crashes, hangs or runs out of memory: replies continue, unjudged claims are marked, and no one waits."""
 
 import io
 import json
@@ -10,11 +10,11 @@ import pytest
 
 from judges.cross_encoder.cached_evidence import CachedEvidenceScorer
 from judges.cross_encoder.remote.groundlane_protocol import PROTOCOL
-from tests.support.live_gateway import Gateway, eventually
-from tests.support.reply_reader import Reading
-from tests.support.scripted_answers import answer
-from tests.system.faults.scripts import DOCUMENTS, TEXT, head
-from tests.system.faults.wire import Act, RawUpstream
+from tests.support.apis.reply_reader import Reading
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway, eventually
+from tests.system.faults.support.scripts import DOCUMENTS, TEXT, head
+from tests.system.faults.support.wire import Act, RawUpstream
 
 Start = Callable[..., Gateway]
 CRASHES = [RuntimeError("boom"), MemoryError(), OSError("no such device"), ValueError("bad shape")]
@@ -33,8 +33,8 @@ def reasons(reading: Reading) -> set[str | None]:
 
 
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: type(crash).__name__)
-def test_a_judge_that_crashes(gateway: Gateway, log: io.StringIO, crash: Exception) -> None:
-    """The text is delivered, marked unverifiable for that reason; the next request is judged again."""
+def test_crashing_judge(gateway: Gateway, log: io.StringIO, crash: Exception) -> None:
+    """The text is delivered, marked unverifiable with the reason; the next request is judged again."""
     gateway.judge.error = crash
     try:
         reading = ask(gateway)
@@ -46,8 +46,8 @@ def test_a_judge_that_crashes(gateway: Gateway, log: io.StringIO, crash: Excepti
     assert ask(gateway).grounding["verdict"] == "supported"
 
 
-def test_a_judge_that_crashes_under_a_policy_that_blocks(gateway: Gateway) -> None:
-    """What a policy wants supported is not let through because nobody could judge it."""
+def test_crashing_judge_under_a_blocking_policy(gateway: Gateway) -> None:
+    """Claims that a policy requires to be supported aren't delivered because no judge could judge them."""
     agent = gateway.agent(
         grounding={"max_unverifiable_ratio": 0.0, "action_on_violation": "block", "stream_mode": "final"}
     )
@@ -60,8 +60,8 @@ def test_a_judge_that_crashes_under_a_policy_that_blocks(gateway: Gateway) -> No
     assert TEXT not in reading.text()
 
 
-def test_a_judge_that_hangs(start_gateway: Start) -> None:
-    """A sentence waits for it no longer than its deadline, and the end of the gateway does not either."""
+def test_hanging_judge(start_gateway: Start) -> None:
+    """A sentence waits for it no longer than its deadline, and neither does shutdown."""
     gateway = start_gateway(judge_timeout_ms=200)
     gateway.judge.hold()
     try:
@@ -74,10 +74,8 @@ def test_a_judge_that_hangs(start_gateway: Start) -> None:
 
 
 @pytest.mark.slow
-def test_a_thread_of_the_embedded_judge_is_stuck(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
-) -> None:
-    """Its sentences time out; at the end the thread is left behind, and the events are all written."""
+def test_stuck_thread_of_the_embedded_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> None:
+    """Its sentences time out; at shutdown the thread is abandoned, and all events are written."""
     go_on, judged = Event(), CachedEvidenceScorer._score_queries
 
     def stuck(self: CachedEvidenceScorer, *arguments: object) -> object:
@@ -85,7 +83,7 @@ def test_a_thread_of_the_embedded_judge_is_stuck(
         return judged(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(CachedEvidenceScorer, "_score_queries", stuck)
-    monkeypatch.setattr("judges.cross_encoder.thread_pool._CLOSE_S", 0.2)
+    monkeypatch.setattr("judges.cross_encoder.threaded_scorer._CLOSE_S", 0.2)
     gateway = Gateway(tmp_path, real_judge=True, judge_timeout_ms=200, judge_threads=1).start()
     try:
         assert reasons(ask(gateway)) == {"timeout"}
@@ -100,7 +98,7 @@ def test_a_thread_of_the_embedded_judge_is_stuck(
         later.close()
 
 
-def test_memory_runs_out_in_the_embedded_judge(start_gateway: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_judge_out_of_memory(start_gateway: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object) -> None:
         raise MemoryError
 
@@ -112,8 +110,8 @@ def test_memory_runs_out_in_the_embedded_judge(start_gateway: Start, monkeypatch
 
 
 @pytest.mark.parametrize("end", [Act.RESET, Act.STALL], ids=["breaks-off", "silent"])
-def test_a_judge_that_is_served_elsewhere_fails(start_gateway: Start, end: Act) -> None:
-    """It has said what it is, and then breaks off, or says nothing, for as long as a sentence may take."""
+def test_failing_remote_judge(start_gateway: Start, end: Act) -> None:
+    """It identifies itself, and then disconnects, or is silent for as long as a sentence may take."""
     told = {"protocol": PROTOCOL, "model": "m", "max_tokens": 512, "max_batch": 8, "languages": None, "fuses": False}
     info = json.dumps({**told, "tokenizer": None}).encode()
     judge = RawUpstream()
@@ -131,8 +129,8 @@ def test_a_judge_that_is_served_elsewhere_fails(start_gateway: Start, end: Act) 
         judge.close()
 
 
-def test_a_judge_that_cannot_be_loaded(start_gateway: Start, tmp_path: Path) -> None:
-    """The gateway starts and serves; health says what is wrong."""
+def test_unloadable_judge(start_gateway: Start, tmp_path: Path) -> None:
+    """The gateway starts and serves; health reports the fault."""
     gateway = start_gateway(real_judge=True, judge=f"onnx:{tmp_path / 'nothing'}")
     assert ask(gateway).grounding["verdict"] == "not_checked"
     with gateway.call(method="GET", path="/readyz") as call:
@@ -140,7 +138,7 @@ def test_a_judge_that_cannot_be_loaded(start_gateway: Start, tmp_path: Path) -> 
     assert (call.status, told["status"], told["checks"]["judge"]["ok"]) == (200, "degraded", False)
 
 
-def test_a_judge_that_never_answers_shows_in_health(start_gateway: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_judge_shows_in_health(start_gateway: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.api.health._JUDGE_LIMIT_S", 0.05)
     gateway = start_gateway(judge_timeout_ms=100)
     gateway.judge.hold()

@@ -1,4 +1,4 @@
-"""The journal is replayed twice, or in pieces, or after a crash: each event is in the log once, and counted once."""
+"""The journal is replayed twice, in pieces, or after a crash: each event is stored once and counted once."""
 
 import asyncio
 import shutil
@@ -38,7 +38,7 @@ async def replaying(database: Database, path: Path) -> AsyncIterator[EventWriter
 
 
 def journaled(path: Path, event: Event) -> Path:
-    """The journal of a gateway that is gone, with events in it; returns its file."""
+    """The journal of an exited gateway, with events in it; returns its file."""
     journal = Journal(path)
     journal.append([dump(event_rows(event(number))) for number in range(EVENTS)])
     journal.close()
@@ -62,10 +62,8 @@ async def counted(database: Database) -> tuple[int, ...]:
 ONCE = (EVENTS, EVENTS, 3 * EVENTS, EVENTS, EVENTS)
 
 
-async def test_a_journal_that_comes_back_adds_nothing(
-    open_database: Open, event: Event, tmp_path: Path, until: Until
-) -> None:
-    """A copy of the file, put back after its replay as a restored disk would, is replayed once more."""
+async def test_restored_journal_adds_nothing(open_database: Open, event: Event, tmp_path: Path, until: Until) -> None:
+    """A copy of the file, restored after its replay as from a backup, is replayed again."""
     path = tmp_path / "events"
     file = journaled(path, event)
     shutil.copy(file, tmp_path / "copy")
@@ -80,7 +78,7 @@ async def test_a_journal_that_comes_back_adds_nothing(
 
 @pytest.mark.parametrize("stored", [False, True], ids=["before-the-commit", "after-the-commit"])
 @pytest.mark.parametrize("pieces", [1, 2, 3])
-async def test_a_replay_that_is_cut_short_is_made_up_for(
+async def test_interrupted_replay_is_completed(
     open_database: Open,
     event: Event,
     tmp_path: Path,
@@ -89,7 +87,7 @@ async def test_a_replay_that_is_cut_short_is_made_up_for(
     pieces: int,
     stored: bool,
 ) -> None:
-    """The database goes away at a piece, which it has stored already or not; the process ends, and another comes."""
+    """The database fails during a piece, stored already or not; the process exits, and another one starts."""
     path, store, asked = tmp_path / "events", writing.store, 0
     file = journaled(path, event)
 
@@ -114,7 +112,7 @@ async def test_a_replay_that_is_cut_short_is_made_up_for(
         assert not file.exists()
 
 
-async def test_two_gateways_that_find_the_same_events_store_them_once(
+async def test_two_gateways_store_shared_events_once(
     open_database: Open, event: Event, tmp_path: Path, until: Until
 ) -> None:
     """Both replay at once, from copies of one journal."""

@@ -1,6 +1,7 @@
-"""SIGTERM under load: what was answered is in the log, whole, once; what was under way is delivered or said to be cut.
+"""SIGTERM under load: answered requests are in the log, complete and once; requests in progress are delivered or
+reported as cut off.
 
-``kill -9`` under load is ``tests/system/e2e/test_kill.py``'s."""
+``kill -9`` under load is in ``tests/system/e2e/operations/test_kill.py``."""
 
 import json
 import sqlite3
@@ -14,8 +15,8 @@ import pytest
 from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
-from tests.support.server_process import gateway
-from tests.system.faults.scripts import DOCUMENTS, TEXT
+from tests.support.gateways.server_process import gateway
+from tests.system.faults.support.scripts import DOCUMENTS, TEXT
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ CLIENTS, ENOUGH = 4, 30
 
 
 def test_sigterm_under_load(tmp_path: Path) -> None:
-    """Events are written later (``batched``), and none of them is missing for that."""
+    """Events are written later (``batched``), and none is lost because of that."""
     upstream = ScriptedUpstream([ScriptedAnswer(question=QUESTION, answer=TEXT)])
     told: list[str] = []
     stop, enough = Event(), Event()
@@ -48,7 +49,7 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
 
 
 def _ask(url: str, number: int, told: list[str], stop: Event, enough: Event) -> None:
-    """Ask until the gateway is gone, noting each request whose reply came to its end."""
+    """Send requests until the gateway is gone, recording each whose reply was complete."""
     body = {
         "model": "scripted-1",
         "messages": [{"role": "user", "content": QUESTION}],
@@ -60,7 +61,7 @@ def _ask(url: str, number: int, told: list[str], stop: Event, enough: Event) -> 
             try:
                 answer = client.post(f"{url}/v1/chat/completions", json=body)
             except httpx.TransportError:
-                return  # it takes no more, or was cut: nobody was told that all is well
+                return  # refused or cut off: the client saw no complete reply
             if answer.status_code == 200 and _is_whole(answer.text, stream=bool(body["stream"])):
                 told.append(answer.headers["x-groundlane-request-id"])
             if len(told) >= ENOUGH:

@@ -1,4 +1,4 @@
-"""Every way in which an upstream fails, against what the page on faults says of it."""
+"""Every way in which an upstream fails, compared with the page on faults."""
 
 import io
 import json
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
 from tests.system.faults.matrix import UPSTREAM_FAULTS, Told, UpstreamFault
-from tests.system.faults.scripts import BODY, DOCUMENTS, MORE, TEXT, TRUE, good, half, head, script
-from tests.system.faults.wire import Act, RawUpstream
+from tests.system.faults.support.scripts import BODY, DOCUMENTS, MORE, TEXT, TRUE, good, half, head, script
+from tests.system.faults.support.wire import Act, RawUpstream
 
 WAYS = ("whole", "stream", "untouched")
-"""One answer, a stream that is held until it is checked, and one that nothing is decided about."""
+"""A unary reply, a held stream, and a stream without a policy."""
 
 
 def request(way: str = "whole", model: str = "patient") -> dict[str, Any]:
@@ -24,7 +24,7 @@ def request(way: str = "whole", model: str = "patient") -> dict[str, Any]:
 
 
 def errors(gateway: Gateway) -> dict[str, float]:
-    """How often the upstream has failed so far, by kind."""
+    """The upstream's failures so far, by kind."""
     with gateway.call(path="/metrics", method="GET") as call:
         text = call.read_all().decode()
     return {
@@ -33,7 +33,7 @@ def errors(gateway: Gateway) -> dict[str, float]:
 
 
 def code_of(body: bytes, *, stream: bool) -> str | None:
-    """The code of the error that ``body`` ends with, if it does."""
+    """The code of the error at the end of ``body``, if any."""
     if not stream:
         told = json.loads(body)
         return told["error"]["code"] if "error" in told else None
@@ -46,7 +46,8 @@ def code_of(body: bytes, *, stream: bool) -> str | None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("fault", UPSTREAM_FAULTS, ids=lambda fault: fault.id)
 def test_upstream(faulty_gateway: Gateway, raw: RawUpstream, log: io.StringIO, fault: UpstreamFault, way: str) -> None:
-    """The client gets an answer and its end, the event log and the metrics say what happened, and the log why."""
+    """The client receives a complete answer, the event log and the metrics record the outcome, and the log the
+    cause."""
     told: Told = fault.whole if way == "whole" else fault.stream
     raw.play(*script(fault.id, stream=way != "whole"))
     before = errors(faulty_gateway)
@@ -67,7 +68,7 @@ def test_upstream(faulty_gateway: Gateway, raw: RawUpstream, log: io.StringIO, f
     assert TRUE not in log.getvalue()
 
 
-def test_an_error_has_an_action_where_a_policy_decided(faulty_gateway: Gateway, raw: RawUpstream) -> None:
+def test_error_has_an_action_if_a_policy_decided(faulty_gateway: Gateway, raw: RawUpstream) -> None:
     """A block before the call, and a warning before a call that then fails."""
     agent = faulty_gateway.agent(retrieval={"max_source_age_days": 10})
     stale = {**request(), "documents": [{**DOCUMENTS[0], "age_days": 400}], "grounding": {"agent": agent}}
@@ -78,7 +79,7 @@ def test_an_error_has_an_action_where_a_policy_decided(faulty_gateway: Gateway, 
         assert (call.status, call.header("x-groundlane-action")) == (502, "allow")
 
 
-def test_what_was_checked_before_a_stream_breaks_is_delivered(faulty_gateway: Gateway, raw: RawUpstream) -> None:
+def test_checked_text_is_delivered_when_a_stream_breaks(faulty_gateway: Gateway, raw: RawUpstream) -> None:
     raw.play(half(stream=True), Act.RESET)
     with faulty_gateway.call(request("stream")) as call:
         reading = call.reading()
@@ -86,8 +87,8 @@ def test_what_was_checked_before_a_stream_breaks_is_delivered(faulty_gateway: Ga
     assert MORE not in reading.text()
 
 
-def test_an_answer_that_nobody_asked_for_is_given_to_nobody(faulty_gateway: Gateway, raw: RawUpstream) -> None:
-    """It comes on a connection that waits to be used again, as a server's 408 does before it closes that."""
+def test_unsolicited_response_is_never_delivered(faulty_gateway: Gateway, raw: RawUpstream) -> None:
+    """It arrives on an idle connection, like a server's 408 before it closes the connection."""
     stray = b'{"stray": true}'
     raw.play(good(stream=False), Act.PAUSE, head(stream=False, length=len(stray)) + stray, Act.ASK, good(stream=False))
     for _ in range(3):
@@ -98,13 +99,13 @@ def test_an_answer_that_nobody_asked_for_is_given_to_nobody(faulty_gateway: Gate
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_interim_answers_are_passed_over(faulty_gateway: Gateway, raw: RawUpstream, count: int) -> None:
+def test_interim_responses_are_skipped(faulty_gateway: Gateway, raw: RawUpstream, count: int) -> None:
     raw.play(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * count + good(stream=False))
     with faulty_gateway.call(request()) as call:
         assert call.json()["choices"][0]["message"]["content"] == TEXT
 
 
-def test_a_stalled_upstream_is_let_go(faulty_gateway: Gateway, raw: RawUpstream) -> None:
+def test_stalled_upstream_is_cancelled(faulty_gateway: Gateway, raw: RawUpstream) -> None:
     """When the client has its error, the connection to the upstream is closed too."""
     raw.play(half(stream=True), Act.STALL)
     with faulty_gateway.call(request("stream", "hasty")) as call:
@@ -125,7 +126,7 @@ def test_a_stalled_upstream_is_let_go(faulty_gateway: Gateway, raw: RawUpstream)
         ("/v1/responses", {"input": "Say."}, {"error": {"code": "upstream_unreachable"}}, b"upstream_unreachable"),
     ],
 )
-def test_each_api_has_its_own_errors(
+def test_each_api_has_its_own_error_format(
     faulty_gateway: Gateway, raw: RawUpstream, path: str, fields: dict[str, Any], early: dict[str, Any], late: bytes
 ) -> None:
     body = {**request(), **fields}
@@ -141,8 +142,8 @@ def test_each_api_has_its_own_errors(
         assert faulty_gateway.trace(call.request_id).request["status"] == "incomplete"
 
 
-def test_a_path_that_passes_through_breaks_where_the_upstream_does(faulty_gateway: Gateway, raw: RawUpstream) -> None:
-    """Nothing may be put between its bytes: the client sees its connection end too early."""
+def test_passthrough_breaks_where_the_upstream_does(faulty_gateway: Gateway, raw: RawUpstream) -> None:
+    """Nothing may be inserted between its bytes: the client's connection ends early."""
     raw.play(head(stream=False, length=len(BODY)) + BODY[:50], Act.RESET)
     embed = {"model": "patient", "input": "a"}
     with faulty_gateway.call(embed, path="/v1/embeddings") as call, pytest.raises((HTTPException, OSError)):

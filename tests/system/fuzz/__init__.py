@@ -1,2 +1,2 @@
-"""Coverage-guided fuzzing of what reads bytes from elsewhere. Each target is a module with a ``check``; ``__main__``
+"""Coverage-guided fuzzing of the code that reads external bytes. Each target is a module with a ``check``; ``__main__``
 drives them with atheris, and ``test_targets.py`` without."""

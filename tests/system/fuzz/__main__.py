@@ -2,8 +2,8 @@
 
     python -m tests.system.fuzz sse|splitter|requests|replies|unread [options of libFuzzer, as -max_total_time=600]
 
-Needs ``atheris``, which is not among the project's dependencies. An input that failed is written to a file
-``crash-...`` in the folder where this runs; give that as an argument to run it again.
+Needs ``atheris``, which is not among the project's dependencies. A failing input is written to a file ``crash-...``
+in the current folder; pass that file as an argument to run it again.
 """
 
 import sys
@@ -16,17 +16,17 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "sse": ("app.protocols.common.sse",),
     "splitter": (
         "judges.sentences.splitter", "judges.sentences.boundaries", "judges.sentences.lookahead",
-        "judges.sentences.brackets", "judges.text.markdown", "judges.claims.extraction", "judges.features.numbers",
+        "judges.text.markdown", "judges.claims.extraction", "judges.features.numbers",
         "judges.text.languages.rules",
     ),
-    "requests": ("app.protocols.documents", "app.protocols.common.document_prompt", "app.gateway.upstream_request"),
+    "requests": ("app.protocols.documents", "app.protocols.common.document_prompt", "app.gateway.upstream_call"),
     "replies": (
         "app.protocols", "app.reply.stream_guard", "app.reply.choice", "app.reply.text_buffer",
-        "app.reply.grounding_object", "app.reply.edits", "app.reply.citations",
+        "app.reply.grounding_object", "app.reply.delivered_text", "app.reply.citation_annotations",
     ),
-    "unread": ("judges.text.fragments", "judges.claims", "judges.coverage", "app.reply"),
+    "unread": ("judges.text.fragments", "judges.claims", "judges.text_coverage", "app.reply"),
 }  # fmt: skip
-"""What of our code each of them is to find its way through."""
+"""The modules of ours that each target explores."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""From the bytes that a fuzzer makes up to choices: structures that look like the real thing, with something wrong."""
+"""Turns a fuzzer's bytes into choices: structures that look real, with something wrong."""
 
 import copy
 import json
@@ -13,11 +13,11 @@ LEAVES: Sequence[Any] = (
     "a" * 300, "\r\n", "data: x", [], {}, [None], [[]], {"": ""}, {"text": "A fact."},
     {"type": "text", "text": "A fact."},
 )  # fmt: skip
-"""What stands where something else was expected."""
+"""Values in place of expected ones."""
 
 
 class Draw:
-    """Reads choices off ``data``; after its end every choice is the first one."""
+    """Reads choices from ``data``; after its end, every choice is the first one."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -43,7 +43,7 @@ class Draw:
         return choices[value % len(choices)]
 
     def bytes(self, most: int) -> bytes:
-        """Up to ``most`` bytes as they are."""
+        """Up to ``most`` bytes, unchanged."""
         taken = self._data[self._at : self._at + self.below(most + 1)]
         self._at += len(taken)
         return taken
@@ -77,7 +77,7 @@ class Draw:
         return self.byte()
 
     def edited(self, template: Any, names: Sequence[str]) -> Any:
-        """A copy of ``template`` with up to seven things in it replaced, left out, doubled or put in."""
+        """A copy of ``template`` with up to seven values replaced, removed, duplicated or inserted."""
         root = [copy.deepcopy(template)]
         for _ in range(self.below(8)):
             self._edit(root, names)
@@ -101,7 +101,7 @@ class Draw:
 
 
 def names_in(*values: Any) -> list[str]:
-    """The names of all fields, and all short strings, of ``values``: of what they know, edits are made."""
+    """The names of all fields, and all short strings, in ``values``: the vocabulary of edits."""
     found: dict[str, None] = {}
     waiting = list(values)
     while waiting:
@@ -117,5 +117,5 @@ def names_in(*values: Any) -> list[str]:
 
 
 def encoded(value: Any) -> bytes:
-    """JSON, halves of a character included, as some clients write it."""
+    """JSON, including halves of surrogate pairs, as some clients write it."""
     return json.dumps(value).encode()

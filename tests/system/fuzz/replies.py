@@ -1,5 +1,5 @@
-"""What upstreams answer, to all four APIs, through the whole gateway: whatever comes, the client gets a reply that is
-well-formed or an error that says so, the call leaves one event that can be kept, and what is withheld is not said."""
+"""Upstream answers to all four APIs, through the whole gateway: the client always gets a well-formed reply or an error,
+the call leaves one storable event, and withheld text isn't shown."""
 
 import asyncio
 import atexit
@@ -13,13 +13,23 @@ import httpx
 from app.errors import GatewayError
 from app.events.serialization import dump, event_rows
 from app.gateway.types import GatewayResponse
-from app.protocols.common.sse import SSEParser
-from app.protocols.common.sse_json import load
+from app.protocols.common.sse import SSEParser, load
 from policies.types import Policy
-from tests.support import completions_api as text_harness
-from tests.support import messages_api as messages_harness
-from tests.support import responses_api as responses_harness
-from tests.support.in_process_gateway import DOCUMENTS, FALSE, TRUE, UNKNOWN, USAGE, Bench, bench, chunk, policy, whole
+from tests.support.apis import completions_api as text_harness
+from tests.support.apis import messages_api as messages_harness
+from tests.support.apis import responses_api as responses_harness
+from tests.support.gateways.in_process_gateway import (
+    DOCUMENTS,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    USAGE,
+    Bench,
+    bench,
+    chunk,
+    policy,
+    whole,
+)
 from tests.system.fuzz.draw import Draw, encoded, names_in
 
 Ask = Callable[..., Awaitable[GatewayResponse]]
@@ -34,7 +44,7 @@ CITED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """``streams`` and ``wholes`` are what an upstream sends if all is well; ``named``: its frames have an ``event``."""
+    """``streams`` and ``wholes`` are valid upstream answers; ``named``: the frames have an ``event``."""
 
     ask: Ask
     streams: Sequence[Sequence[Any]]
@@ -147,7 +157,7 @@ KINDS = ("text/event-stream", "text/event-stream; charset=utf-8", "application/j
 
 
 def check(data: bytes) -> None:
-    """A reply of one API under one policy, made by ``data``: a good one with something wrong in it."""
+    """A reply of one API under one policy, made from ``data``: a valid one with something wrong in it."""
     _RUNNER.run(_check(Draw(data)))
 
 

@@ -1,4 +1,5 @@
-"""The readers of request bodies, of all four APIs: a request that can be sent on, or an error that names a field."""
+"""The readers of request bodies, of all four APIs: they return a request that can be forwarded, or an error that names
+a field."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +7,7 @@ from typing import Any
 
 from app.errors import InvalidRequestError
 from app.gateway.types import GatewayRequest, ProtocolAdapter
-from app.gateway.upstream_request import upstream_request
+from app.gateway.upstream_call import upstream_request
 from app.protocols.anthropic_messages import MessagesAdapter
 from app.protocols.anthropic_messages.request import read_messages
 from app.protocols.documents import Limits, ParsedRequest, read_chat
@@ -179,7 +180,7 @@ NAMES = names_in(*(template for template, _ in APIS))
 
 
 def check(data: bytes) -> None:
-    """A body of one API, made by ``data``: a good one with something wrong in it, or any bytes at all."""
+    """A body of one API, made from ``data``: a valid one with something wrong in it, or arbitrary bytes."""
     draw = Draw(data)
     template, read = draw.pick(APIS)
     left_out = draw.byte()
@@ -198,7 +199,7 @@ def check(data: bytes) -> None:
 
 
 def _send(parsed: ParsedRequest, adapter: ProtocolAdapter) -> None:
-    """What goes upstream is JSON without our fields, unless nothing was read there."""
+    """The body sent upstream is JSON without our fields, unless the request wasn't read."""
     adapter.prompt_text(parsed.body)
     call = GatewayRequest(adapter=adapter, parsed=parsed, headers=[])
     content = upstream_request(call, parsed.chunks).content

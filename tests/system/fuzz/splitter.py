@@ -1,5 +1,5 @@
-"""The sentence splitter, and what reads its sentences: no lost character, no sentence that depends on the cuts, none
-longer than allowed; and claims, numbers and a language from any of them."""
+"""The sentence splitter, and the code that reads its sentences: no character is lost, no sentence depends on the
+cuts, and none is too long; claims, numbers and a language are extracted from any of them."""
 
 from collections.abc import Coroutine
 from typing import Any
@@ -21,7 +21,7 @@ PIECES = (
 
 
 def check(data: bytes) -> None:
-    """Push a text made of ``data`` in pieces and whole."""
+    """Push text made from ``data`` in pieces and whole."""
     draw = Draw(data)
     longest, step = draw.pick((4000, 200, 40, 7, 1)), 1 + draw.below(40)
     parts: list[str] = []
@@ -46,7 +46,7 @@ def check(data: bytes) -> None:
 
 
 def _result(work: Coroutine[Any, Any, Any]) -> Any:
-    """What ``work`` returns, which waits for nothing."""
+    """The result of ``work``, which never waits."""
     try:
         work.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""The event parser: no crash, no lost byte, no unbounded memory, whatever bytes and cuts."""
+"""The event parser: no crash, no lost byte, no unbounded memory, for any bytes and cuts."""
 
 from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
 
@@ -8,7 +8,7 @@ LIMIT = 4096
 def check(data: bytes) -> None:
     """Feed ``data`` in pieces and whole; both must keep every byte and find the same payloads.
 
-    The first byte says how the rest is cut.
+    The first byte determines how the rest is cut.
     """
     if not data:
         return

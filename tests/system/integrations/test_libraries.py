@@ -1,4 +1,4 @@
-"""Each library with its integration, as its users have it: what comes out of a chain, a pipeline, an engine."""
+"""Each library with its integration, as its users run it: the results of a chain, a pipeline, an engine."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway
 from tests.system.clients.registry import missing_module
 from tests.system.clients.scenario import ABSTENTION, CLOSED, LIE, PLANS, SUPPORT
 from tests.system.clients.workers import Worker, python_with
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.clients]
 Call = Callable[..., Any]
 TEXTS = [PLANS, SUPPORT]
 AWAY = "http://127.0.0.1:9"
-"""Where no gateway is."""
+"""The URL of no gateway."""
 PACKAGES = {
     "langchain": "langchain_openai",
     "haystack": "haystack",
@@ -52,7 +52,7 @@ def lies(gateway: Gateway) -> Iterator[Gateway]:
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
 @pytest.mark.parametrize("as_message", [False, True], ids=["text", "message"])
-def test_a_chain_delivers_what_is_supported(lies: Gateway, call: Call, mode: str, as_message: bool) -> None:
+def test_chain_delivers_supported_text(lies: Gateway, call: Call, mode: str, as_message: bool) -> None:
     text = f"{PLANS} {SUPPORT}"
     seen = call("langchain", "ask", mode=mode, base_url=lies.base_url, answer=text, texts=TEXTS, as_message=as_message)
     assert "".join(seen["answers"]) == text
@@ -63,7 +63,7 @@ def test_a_chain_delivers_what_is_supported(lies: Gateway, call: Call, mode: str
 
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
-def test_a_chain_never_delivers_a_contradiction(lies: Gateway, call: Call, mode: str) -> None:
+def test_chain_never_delivers_a_contradiction(lies: Gateway, call: Call, mode: str) -> None:
     given = {"base_url": lies.base_url, "answer": f"{PLANS} {LIE} {SUPPORT}", "texts": TEXTS}
     seen = call("langchain", "ask", mode=mode, replacement=ABSTENTION, **given)
     assert "".join(seen["answers"]) == (f"{PLANS} {ABSTENTION}" if "stream" in mode else ABSTENTION)
@@ -73,7 +73,7 @@ def test_a_chain_never_delivers_a_contradiction(lies: Gateway, call: Call, mode:
     assert "boat" not in raised["ungrounded"]
 
 
-def test_a_chain_blocks_by_the_rules_it_is_given(lies: Gateway, call: Call) -> None:
+def test_chain_blocks_by_its_rules(lies: Gateway, call: Call) -> None:
     given = {"base_url": lies.base_url, "texts": TEXTS, "mode": "stream", "answer": f"{PLANS} The moon is blue."}
     assert call("langchain", "ask", **given)["blocked"] is False
     strict = call("langchain", "ask", options={"max_unverifiable_ratio": 0.2}, block_on="ungrounded", **given)
@@ -87,7 +87,7 @@ def test_a_chain_blocks_by_the_rules_it_is_given(lies: Gateway, call: Call) -> N
 
 
 @pytest.mark.parametrize("mode", ["invoke", "astream"])
-def test_where_no_gateway_is_the_chain_says_so_or_goes_on(call: Call, mode: str) -> None:
+def test_chain_without_a_gateway_fails_or_continues(call: Call, mode: str) -> None:
     given = {"mode": mode, "base_url": AWAY, "answer": PLANS, "texts": TEXTS, "max_retries": 0}
     closed = call("langchain", "ask", **given)
     assert closed["error"] == "GatewayUnreachableError"
@@ -97,7 +97,7 @@ def test_where_no_gateway_is_the_chain_says_so_or_goes_on(call: Call, mode: str)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_chat_model_at_the_gateway_has_the_verdict(lies: Gateway, call: Call, stream: bool) -> None:
+def test_chat_model_through_the_gateway_has_the_verdict(lies: Gateway, call: Call, stream: bool) -> None:
     lies.upstream.script(answer(f"{PLANS} {LIE}", stream=stream))
     agent = lies.agent(grounding=CLOSED)
     seen = call("langchain", "chat", base_url=lies.base_url, stream=stream, texts=TEXTS, agent=agent)
@@ -108,14 +108,31 @@ def test_a_chat_model_at_the_gateway_has_the_verdict(lies: Gateway, call: Call, 
 # Haystack
 
 
-def test_a_pipeline_delivers_what_is_supported(lies: Gateway, call: Call) -> None:
+def test_pipeline_delivers_supported_text(lies: Gateway, call: Call) -> None:
     seen = call("haystack", "ask", base_url=lies.base_url, replies=[PLANS, SUPPORT], texts=TEXTS)
     assert seen["replies"] == seen["answers"] == [PLANS, SUPPORT]
     assert (seen["verdict"], seen["trust_score"], seen["is_trusted"]) == ("supported", 1.0, True)
     assert [(claim["reply"], claim["claim"]) for claim in seen["claims"]] == [(0, PLANS), (1, SUPPORT)]
 
 
-def test_a_pipeline_leaves_out_what_is_contradicted_if_it_is_told_to(lies: Gateway, call: Call) -> None:
+@pytest.mark.parametrize("how", ["run", "run_async"])
+def test_component_reports_removals_that_it_cannot_correct(lies: Gateway, call: Call, how: str) -> None:
+    given = {"base_url": lies.base_url, "replies": [f"{PLANS} {LIE}", f"{LIE} {SUPPORT}"], "texts": TEXTS}
+    seen = call("haystack", "logged", how=how, block_contradicted=True, **given)
+    assert seen["verified_replies"] == [PLANS, SUPPORT]
+    (told,) = seen["logged"]
+    assert told.startswith("Contradicted claims are removed, not corrected: ")
+
+
+@pytest.mark.parametrize("how", ["run", "run_async"])
+def test_component_does_not_trust_unchecked_text(lies: Gateway, call: Call, how: str) -> None:
+    given = {"base_url": lies.base_url, "replies": [f"{PLANS} {LIE} {LIE}"], "texts": TEXTS}
+    seen = call("haystack", "logged", how=how, max_claims=1, **given)
+    assert ([claim["verdict"] for claim in seen["claims"]], seen["claims_skipped"]) == (["supported"], 2)
+    assert (seen["trust_score"], seen["is_trusted"]) == (1.0, False)
+
+
+def test_pipeline_removes_contradictions_if_configured(lies: Gateway, call: Call) -> None:
     given = {"base_url": lies.base_url, "replies": [f"{PLANS} {LIE} {SUPPORT}", LIE], "texts": TEXTS}
     seen = call("haystack", "ask", block_contradicted=True, replacement=ABSTENTION, **given)
     assert seen["replies"] == seen["answers"] == [f"{PLANS} {SUPPORT}", ABSTENTION]
@@ -128,9 +145,7 @@ def test_a_pipeline_leaves_out_what_is_contradicted_if_it_is_told_to(lies: Gatew
 
 
 @pytest.mark.parametrize("how", ["again", "async"])
-def test_a_pipeline_read_again_from_its_yaml_or_run_side_by_side_does_the_same(
-    lies: Gateway, call: Call, how: str
-) -> None:
+def test_pipeline_restored_from_yaml_or_run_concurrently_does_the_same(lies: Gateway, call: Call, how: str) -> None:
     options = {"max_claims": 3, "block_contradicted": True, "replacement": ABSTENTION, "trust_threshold": 0.5}
     given = {"base_url": lies.base_url, "replies": [f"{PLANS} {LIE}", SUPPORT], "texts": TEXTS, **options}
     seen, plainly = call("haystack", "ask", how=how, **given), call("haystack", "ask", **given)
@@ -142,14 +157,14 @@ def test_a_pipeline_read_again_from_its_yaml_or_run_side_by_side_does_the_same(
     assert "GROUNDLANE_API_KEY" in yaml, "the name of the variable, never its value"
 
 
-def test_every_document_counts_however_many_they_are(lies: Gateway, call: Call) -> None:
+def test_every_document_counts(lies: Gateway, call: Call) -> None:
     texts = [f"Filler {number}. " * 200 for number in range(20)] + [PLANS]
     seen = call("haystack", "plain", base_url=lies.base_url, replies=[PLANS], texts=texts)
     assert (seen["verified_replies"], seen["verdict"]) == ([PLANS], "supported")
     assert seen["claims"][0]["evidence"] == PLANS, "the evidence lies beyond every truncation"
 
 
-def test_a_pipeline_without_a_gateway_fails_or_trusts_nothing(call: Call) -> None:
+def test_pipeline_without_a_gateway_fails_or_trusts_nothing(call: Call) -> None:
     given = {"base_url": AWAY, "replies": [PLANS], "texts": TEXTS, "timeout": 1.0}
     assert call("haystack", "ask", **given) == {"error": "GatewayUnreachableError"}
     seen = call("haystack", "ask", raise_on_failure=False, **given)
@@ -161,7 +176,7 @@ def test_a_pipeline_without_a_gateway_fails_or_trusts_nothing(call: Call) -> Non
     )
 
 
-def test_a_claim_beyond_the_most_is_not_judged(lies: Gateway, call: Call) -> None:
+def test_claim_beyond_the_limit_is_not_judged(lies: Gateway, call: Call) -> None:
     given = {"base_url": lies.base_url, "replies": [f"{PLANS} {SUPPORT} {LIE}"], "texts": TEXTS}
     assert len(call("haystack", "plain", max_claims=2, **given)["claims"]) == 2
 
@@ -174,14 +189,14 @@ def test_a_claim_beyond_the_most_is_not_judged(lies: Gateway, call: Call) -> Non
         ({"policy": "p", "max_claims": 3}, "policy"),
     ],
 )
-def test_a_bad_argument_is_named(call: Call, options: dict[str, Any], named: str) -> None:
+def test_bad_argument_is_named(call: Call, options: dict[str, Any], named: str) -> None:
     assert named in call("haystack", "bad", **options)
 
 
 # LlamaIndex
 
 
-def test_an_engine_leaves_out_the_nodes_that_a_policy_refuses(gateway: Gateway, call: Call) -> None:
+def test_engine_removes_nodes_rejected_by_a_policy(gateway: Gateway, call: Call) -> None:
     agent = gateway.agent(retrieval={"min_relevance_score": 0.5, "action_on_low_relevance": "drop"})
     given = [
         {"text": PLANS, "score": 0.9, "metadata": {"source": "a.md", "age_days": 3}},
@@ -195,7 +210,7 @@ def test_an_engine_leaves_out_the_nodes_that_a_policy_refuses(gateway: Gateway, 
 
 
 @pytest.mark.parametrize("how", ["query", "aquery", "stream", "astream"])
-def test_an_engine_never_shows_a_contradiction(lies: Gateway, call: Call, how: str) -> None:
+def test_engine_never_shows_a_contradiction(lies: Gateway, call: Call, how: str) -> None:
     given = {"base_url": lies.base_url, "given": [{"text": text, "score": 0.8} for text in TEXTS], "how": how}
     good = call("llamaindex", "checked", text=f"{PLANS} {SUPPORT}", **given)
     assert good["pieces"] == ([f"{PLANS} ", SUPPORT] if "stream" in how else [f"{PLANS} {SUPPORT}"])
@@ -208,7 +223,7 @@ def test_an_engine_never_shows_a_contradiction(lies: Gateway, call: Call, how: s
 
 
 @pytest.mark.parametrize("how", ["response", "async", "contexts"])
-def test_an_evaluator_passes_what_is_supported_and_fails_what_is_not(lies: Gateway, call: Call, how: str) -> None:
+def test_evaluator_passes_supported_and_fails_unsupported_text(lies: Gateway, call: Call, how: str) -> None:
     given = [{"text": text, "score": 0.8} for text in TEXTS]
     good = call("llamaindex", "evaluate", base_url=lies.base_url, text=PLANS, given=given, how=how)
     assert (good["passing"], good["score"], good["feedback"]) == (True, 1.0, "1/1 claims supported")
@@ -218,7 +233,7 @@ def test_an_evaluator_passes_what_is_supported_and_fails_what_is_not(lies: Gatew
     assert bad["contexts"] == TEXTS
 
 
-def test_an_evaluator_without_a_gateway_raises_or_says_that_it_knows_nothing(call: Call) -> None:
+def test_evaluator_without_a_gateway_raises_or_gives_no_result(call: Call) -> None:
     given = {"base_url": AWAY, "text": PLANS, "given": [{"text": PLANS}], "how": "response", "max_retries": 0}
     assert call("llamaindex", "evaluate", **given) == {"error": "GatewayUnreachableError"}
     seen = call("llamaindex", "evaluate", on_error="open", **given)
@@ -229,7 +244,7 @@ def test_an_evaluator_without_a_gateway_raises_or_says_that_it_knows_nothing(cal
 # Guardrails AI
 
 
-def test_a_validator_fails_what_is_contradicted(lies: Gateway, call: Call) -> None:
+def test_validator_fails_contradictions(lies: Gateway, call: Call) -> None:
     text = f"{PLANS} {LIE} {SUPPORT}"
     given = {"base_url": lies.base_url, "documents": [{"text": PLANS, "source": "a.md"}, SUPPORT]}
     assert call("guardrails", "validate", text=PLANS, **given)["passed"] is True
@@ -243,7 +258,7 @@ def test_a_validator_fails_what_is_contradicted(lies: Gateway, call: Call) -> No
     assert "contradicted" in call("guardrails", "validate", text=text, on_fail="exception", **given)["exception"]
 
 
-def test_a_validator_never_delivers_a_contradiction_of_what_streams(lies: Gateway, call: Call) -> None:
+def test_validator_never_delivers_a_streamed_contradiction(lies: Gateway, call: Call) -> None:
     text = f"{PLANS} {LIE} {SUPPORT}"
     pieces = call("guardrails", "stream", base_url=lies.base_url, text=text, documents=TEXTS)
     said = "".join(piece for piece in pieces if piece)
@@ -267,36 +282,36 @@ OVERDOSE = "Adults take one tablet twice a day. Do not take more than 8 tablets 
         ("guardrails", "validate", {"text": OVERDOSE, "documents": [DOSE]}, "passed"),
     ],
 )
-def test_a_judge_in_the_process_needs_no_gateway(
+def test_in_process_judge_needs_no_gateway(
     call: Call, library: str, function: str, given: dict[str, Any], find: str
 ) -> None:
-    """With the embedded judge, where the package of the gateway is installed beside the library."""
+    """With the embedded judge, if the gateway's package is installed beside the library."""
     if python_with("onnxruntime") != python_with(PACKAGES[library]):
         pytest.skip("needs the package groundlane beside the client libraries")
     seen = call(library, function, in_process=True, **given)
     assert seen[find] == {"blocked": True, "verdict": "has_contradictions", "passed": False}[find]
 
 
-# LiteLLM, whose proxy has tests of its own
+# LiteLLM, whose proxy has separate tests
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"event_hook": "post_call"}, "mode must contain pre_call"),
-        ({"event_hook": ["pre_call"]}, "mode must contain pre_call"),
+        ({"event_hook": "post_call"}, "mode must include pre_call"),
+        ({"event_hook": ["pre_call"]}, "mode must include pre_call"),
         ({"event_hook": ["pre_call", "post_call"], "on_block": "shout"}, "on_block must be replace or error"),
         ({"event_hook": ["pre_call", "post_call"], "block_on": "mood"}, "block_on must be one of"),
         ({"event_hook": ["pre_call", "post_call"], "in_process": True, "agent": "a"}, "agent: "),
         ({"event_hook": ["pre_call", "post_call"]}, ""),
     ],
 )
-def test_a_guardrail_that_would_not_guard_is_not_made(call: Call, options: dict[str, Any], said: str) -> None:
+def test_ineffective_guardrail_is_rejected(call: Call, options: dict[str, Any], said: str) -> None:
     found = call("litellm", "refused", **options)
     assert found.startswith(said) if said else not found
 
 
-# What of a library's documents is sent
+# The fields of a library's documents that are sent
 
 
 @pytest.mark.parametrize(
@@ -326,5 +341,5 @@ def test_a_guardrail_that_would_not_guard_is_not_made(call: Call, options: dict[
         ),
     ],
 )
-def test_documents_bring_source_age_and_relevance(call: Call, library: str, documents: list[dict[str, Any]]) -> None:
+def test_documents_carry_source_age_and_relevance(call: Call, library: str, documents: list[dict[str, Any]]) -> None:
     assert call(library, "documents") == documents

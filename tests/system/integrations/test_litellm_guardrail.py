@@ -1,4 +1,5 @@
-"""The guardrail in LiteLLM's proxy, set up by its configuration file: the proxy calls the model, the gateway judges."""
+"""The guardrail in LiteLLM's proxy, set up in its configuration file: the proxy calls the model, and the gateway
+judges."""
 
 import json
 import os
@@ -13,9 +14,9 @@ import httpx
 import pytest
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway, eventually
-from tests.support.reply_reader import read_stream
-from tests.support.scripted_answers import answer
+from tests.support.apis.reply_reader import read_stream
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway, eventually
 from tests.system.clients.registry import missing_module
 from tests.system.clients.scenario import ABSTENTION, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE, SUPPORT
 from tests.system.clients.workers import ROOT, SDK, environment, python_with
@@ -29,7 +30,7 @@ START_S = 240.0
 AGENT = "proxied"
 AWAY = "http://127.0.0.1:9"
 HAS_JUDGE = python_with("onnxruntime") == python_with(PROXY) is not None
-"""The package of the gateway is installed beside LiteLLM."""
+"""The gateway's package is installed beside LiteLLM."""
 
 
 def guardrails(gateway: Gateway) -> list[dict[str, Any]]:
@@ -49,7 +50,7 @@ def guardrails(gateway: Gateway) -> list[dict[str, Any]]:
 
 
 def configuration(gateway: Gateway) -> str:
-    """The proxy's file: the page's guardrail, those of these tests, and the model."""
+    """The proxy's file: the guardrail from the page, those of these tests, and the model."""
     (documented,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     documented = documented.replace("http://localhost:8080", gateway.base_url).replace("default_on: true", "")
     target = {"model": f"openai/{MODEL}", "api_base": gateway.upstream.base_url, "api_key": "sk-upstream"}
@@ -119,7 +120,7 @@ def stream(request: pytest.FixtureRequest) -> bool:
 
 
 def said(response: httpx.Response) -> tuple[str, list[str]]:
-    """What text arrived, and how it ended."""
+    """The text that arrived, and how it ended."""
     assert response.status_code == 200, response.text
     if "event-stream" not in response.headers["content-type"]:
         (choice,) = response.json()["choices"]
@@ -129,7 +130,7 @@ def said(response: httpx.Response) -> tuple[str, list[str]]:
     return reading.text(), reading.finishes()
 
 
-def test_what_is_supported_arrives_and_the_model_sees_no_field_of_ours(proxy: Proxy, stream: bool) -> None:
+def test_supported_text_arrives_and_the_model_gets_no_fields_of_ours(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(f"{PLANS} {SUPPORT}", stream=stream))
     response = proxy.ask("ruled", stream=stream, documents=list(DOCUMENTS))
     assert said(response) == (f"{PLANS} {SUPPORT}", ["stop"])
@@ -138,14 +139,14 @@ def test_what_is_supported_arrives_and_the_model_sees_no_field_of_ours(proxy: Pr
     assert set(proxy.gateway.judge.claims) == {PLANS, SUPPORT}
 
 
-def test_a_contradiction_never_arrives(proxy: Proxy, stream: bool) -> None:
+def test_contradiction_never_arrives(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(f"{PLANS} {LIE} {SUPPORT}", stream=stream))
     response = proxy.ask("ruled", stream=stream, documents=list(DOCUMENTS))
     assert said(response) == (f"{PLANS} {ABSTENTION}" if stream else ABSTENTION, ["content_filter"])
     assert "boat" not in response.text
 
 
-def test_a_blocked_reply_may_be_an_error(proxy: Proxy, stream: bool) -> None:
+def test_block_can_be_an_error(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(LIE, stream=stream))
     response = proxy.ask("strict", stream=stream, documents=[PLANS])
     assert response.status_code == (200 if stream else 400)
@@ -154,46 +155,46 @@ def test_a_blocked_reply_may_be_an_error(proxy: Proxy, stream: bool) -> None:
     assert "boat" not in response.text
 
 
-def test_a_stale_document_is_refused_before_the_call(proxy: Proxy, stream: bool) -> None:
+def test_stale_document_blocks_before_the_call(proxy: Proxy, stream: bool) -> None:
     response = proxy.ask("ruled", stream=stream, documents=list(STALE))
     assert response.status_code == 400
     assert "Source age (400 days) exceeds max (90 days)" in response.text
     assert proxy.gateway.upstream.exchanges == []
 
 
-def test_without_documents_a_reply_passes(proxy: Proxy, stream: bool) -> None:
+def test_reply_without_documents_passes(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(LIE, stream=stream))
     assert said(proxy.ask("ruled", stream=stream)) == (LIE, ["stop"])
     assert proxy.gateway.judge.claims == []
 
 
 @pytest.mark.parametrize("documents", ["text", [""], [{"title": "no text"}], [3]])
-def test_what_is_no_list_of_documents_is_refused(proxy: Proxy, documents: Any) -> None:
+def test_malformed_documents_are_rejected(proxy: Proxy, documents: Any) -> None:
     response = proxy.ask("ruled", documents=documents)
     assert (response.status_code, "documents" in response.text) == (400, True)
     assert proxy.gateway.upstream.exchanges == []
 
 
-def test_an_api_whose_replies_are_not_checked_refuses_documents(proxy: Proxy) -> None:
+def test_unchecked_apis_reject_documents(proxy: Proxy) -> None:
     response = proxy.ask("ruled", path="/v1/responses", input=PROMPT, documents=list(DOCUMENTS))
     assert (response.status_code, "chat completions" in response.text) == (400, True)
 
 
-def test_without_a_gateway_nothing_arrives(proxy: Proxy, stream: bool) -> None:
+def test_nothing_arrives_without_a_gateway(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(PLANS, stream=stream))
     response = proxy.ask("away", stream=stream, documents=[PLANS])
     assert PLANS not in response.text
     assert "could not be checked" in response.text
 
 
-def test_without_a_gateway_a_reply_passes_where_that_is_wanted(proxy: Proxy, stream: bool) -> None:
+def test_reply_passes_without_a_gateway_if_configured(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(PLANS, stream=stream))
     assert said(proxy.ask("away-open", stream=stream, documents=[PLANS])) == (PLANS, ["stop"])
 
 
 @pytest.mark.skipif(not HAS_JUDGE, reason="needs the package groundlane beside LiteLLM")
-def test_the_proxy_judges_by_itself(proxy: Proxy, stream: bool) -> None:
-    """By the embedded judge; the gateway is not asked."""
+def test_proxy_judges_without_a_gateway(proxy: Proxy, stream: bool) -> None:
+    """By the embedded judge; the gateway is not called."""
     text = "Adults take one tablet twice a day. Do not take more than 8 tablets in 24 hours."
     proxy.gateway.upstream.script(answer(text, stream=stream))
     response = proxy.ask("alone", stream=stream, documents=[text.replace("8", "4")])
@@ -202,7 +203,7 @@ def test_the_proxy_judges_by_itself(proxy: Proxy, stream: bool) -> None:
     assert proxy.gateway.judge.claims == []
 
 
-def test_the_pages_example_prints_what_it_says(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_of_the_page_prints_the_documented_output(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = [example for example in examples() if "proxy" in example.needs]
     proxy.gateway.judge.labels = {"8 tablets": Label.CONTRADICTED}
     text = "Adults take one tablet twice a day. Do not take more than 8 tablets in 24 hours."

@@ -1,4 +1,4 @@
-"""Every example of ``docs/clients/integrations.md`` runs as it stands, and prints what the page says."""
+"""Every example of ``docs/clients/integrations.md`` runs unchanged, and prints what the page shows."""
 
 import json
 import re
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from judges.types import Label
-from tests.support.live_gateway import Gateway
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import Gateway
 from tests.system.clients.registry import missing_module
 from tests.system.clients.workers import Worker, python_with
 
@@ -32,8 +32,8 @@ PACKAGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """``needs``: a ``policy`` in force, a ``label`` that the judge gives to a text, ``replies`` of the model, this
-    package ``beside`` the library, or the ``proxy`` of LiteLLM, which ``test_litellm_guardrail`` has."""
+    """``needs``: a ``policy`` in force, a ``label`` that the judge gives to some text, ``replies`` of the model, this
+    package ``beside`` the library, or LiteLLM's ``proxy``, which ``test_litellm_guardrail`` provides."""
 
     code: str
     printed: str
@@ -59,7 +59,7 @@ def parameters() -> list[object]:
 
 @pytest.mark.clients
 @pytest.mark.parametrize("example", parameters())
-def test_an_example_prints_what_the_page_says(
+def test_examples_print_the_documented_output(
     gateway: Gateway, example: Example, worker: Callable[[str, str], Worker]
 ) -> None:
     package = PACKAGES[example.library]
@@ -86,7 +86,7 @@ def test_an_example_prints_what_the_page_says(
     assert printed.rstrip("\n") == example.printed.rstrip("\n")
 
 
-def test_no_code_stands_on_the_page_that_is_not_run() -> None:
+def test_every_code_block_of_the_page_is_run() -> None:
     text = PAGE.read_text("utf-8")
     assert text.count("```python\n") == len(examples())
     assert {example.library for example in examples()} == {*PACKAGES, "proxy"}

@@ -1,1 +1,1 @@
-"""What the threat model in ``docs/operations/security.md`` claims, held to it."""
+"""Tests of the claims in the threat model in ``docs/operations/security.md``."""

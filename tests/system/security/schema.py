@@ -1,10 +1,10 @@
-"""Calls every path of a running gateway with what its OpenAPI description allows, and with what it does not: no error
-of ours, no status, header or body that the description does not know, no way past the token.
+"""Calls every path of a running gateway with valid and invalid requests, made from its OpenAPI description. Fails on
+internal errors, on statuses, headers and bodies that aren't described, and if a call works without the token.
 
     python -m tests.system.security.schema .venv/bin/schemathesis --max-examples 200
 
 The first argument is the command of Schemathesis, which is not among the project's dependencies; the others are its own
-options. The same calls are made each time.
+options. The same calls are made in each run.
 """
 
 import json
@@ -12,19 +12,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from app.auth.secrets import new_secret_key
-from tests.support import completions_api as text_harness
-from tests.support import messages_api as messages_harness
-from tests.support import responses_api as responses_harness
-from tests.support.in_process_gateway import said, whole
-from tests.support.server_process import gateway
+from tests.support.apis import completions_api as text_harness
+from tests.support.apis import messages_api as messages_harness
+from tests.support.apis import responses_api as responses_harness
+from tests.support.gateways.in_process_gateway import said, whole
+from tests.support.gateways.json_server import QuietHandler, served
+from tests.support.gateways.server_process import gateway
 
 TOKEN = "admin-token-for-tests-only"
 TEXT = "Permanent staff receive 25 days of annual leave."
@@ -43,42 +42,24 @@ REPLIES: Mapping[str, tuple[Any, bytes]] = {
 }
 
 
-class Upstream(BaseHTTPRequestHandler):
-    """Says the same to everything, in the form that was asked for."""
+class Upstream(QuietHandler):
+    """Gives the same answer to every request, in the requested format."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("content-length", "0")))
-        body = json.loads(raw)
+        body = json.loads(self.body())
         reply, stream = REPLIES[self.path.partition("?")[0]]
         if body.get("stream"):
-            self._answer("text/event-stream", stream)
+            self.respond(200, stream, content_type="text/event-stream")
         else:
-            self._answer("application/json", json.dumps(reply).encode())
-
-    def _answer(self, kind: str, data: bytes) -> None:
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+            self.respond_json(200, reply)
 
 
 @contextmanager
 def upstream() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(Upstream) as url:
+        yield url
 
 
 def main(command: str, options: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""What crosses the gateway's borders, at their edges."""
+"""Edge cases of the data that crosses the gateway's boundaries."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ import pytest
 from app.config import UpstreamSpec
 from app.errors import UnknownModelError
 from app.settings import UpstreamApi
-from app.upstream.request_url import url_of
+from app.upstream.provider import url_of
 from judges import embedded
 from judges.cross_encoder.cached_evidence import CachedEvidenceScorer
 from judges.protocols import JudgeUnavailableError
-from tests.support.live_gateway import ADMIN_TOKEN, Gateway
-from tests.support.mock_upstream import Reply, json_reply
+from tests.support.gateways.live_gateway import ADMIN_TOKEN, Gateway
+from tests.support.gateways.mock_upstream import Reply, json_reply
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     gateway.close()
 
 
-def test_a_target_that_names_another_host_goes_to_the_upstream(gateway: Gateway) -> None:
+def test_target_with_another_host_goes_to_the_upstream(gateway: Gateway) -> None:
     gateway.upstream.script(json_reply({}))
     for path, status in (
         ("http://169.254.169.254/v1/models", 200),
@@ -38,7 +38,7 @@ def test_a_target_that_names_another_host_goes_to_the_upstream(gateway: Gateway)
     assert hosts == {f"127.0.0.1:{gateway.upstream.port}"}
 
 
-def test_a_redirect_is_the_clients_to_follow(gateway: Gateway) -> None:
+def test_redirects_are_left_to_the_client(gateway: Gateway) -> None:
     gateway.upstream.script(
         Reply(status=302, headers={"location": "http://169.254.169.254/", "content-length": "0"}, chunked=False)
     )
@@ -49,14 +49,14 @@ def test_a_redirect_is_the_clients_to_follow(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("model", [".", ".."])
-def test_a_model_cannot_lead_to_another_path(model: str) -> None:
+def test_model_name_cannot_change_the_path(model: str) -> None:
     spec = UpstreamSpec(name="a", base_url="https://a.test/openai", api=UpstreamApi.AZURE)
     with pytest.raises(UnknownModelError):
         url_of(spec, "/chat/completions", "", model)
     assert "/deployments/..%2Fa%3Fb%23/chat" in url_of(spec, "/chat/completions", "", "../a?b#")
 
 
-def test_a_page_of_an_upstream_cannot_act_as_one_of_ours(gateway: Gateway) -> None:
+def test_upstream_page_cannot_act_as_a_gateway_page(gateway: Gateway) -> None:
     page = b"<script>fetch('/dashboard/')</script>"
     headers = {
         "content-type": "text/html",
@@ -76,7 +76,7 @@ def test_a_page_of_an_upstream_cannot_act_as_one_of_ours(gateway: Gateway) -> No
             assert call.response.headers["x-content-type-options"] == "nosniff"
 
 
-def test_headers_of_an_upstream_go_on_byte_for_byte(gateway: Gateway) -> None:
+def test_upstream_headers_are_forwarded_unchanged(gateway: Gateway) -> None:
     gateway.upstream.script(json_reply({}, headers={"openai-organization": "✓ café".encode().decode("latin-1")}))
     with gateway.call(path="/v1/models", method="GET") as call:
         call.read_all()
@@ -84,14 +84,17 @@ def test_headers_of_an_upstream_go_on_byte_for_byte(gateway: Gateway) -> None:
         assert call.response.headers["openai-organization"].encode("latin-1").decode() == "✓ café"
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/docs/oauth2-redirect"])
-def test_no_page_brings_scripts_of_other_hosts(gateway: Gateway, path: str) -> None:
+@pytest.mark.parametrize(("path", "status"), [("/docs", 200), ("/redoc", 308), ("/docs/oauth2-redirect", 404)])
+def test_pages_load_no_scripts_from_other_hosts(gateway: Gateway, path: str, status: int) -> None:
     with gateway.call(path=path, method="GET") as call:
-        call.read_all()
-        assert call.status == 404
+        body = call.read_all()
+        assert call.status == status
+        assert b"<script" not in body
+        assert b'src="http' not in body
+        assert call.header("location") in (None, "/docs")
 
 
-def test_an_admin_body_of_unsaid_length_is_bounded(gateway: Gateway) -> None:
+def test_admin_body_without_a_length_is_limited(gateway: Gateway) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(20):
             yield b" " * 100_000
@@ -103,7 +106,7 @@ def test_an_admin_body_of_unsaid_length_is_bounded(gateway: Gateway) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("spoil", ["sums", "line", "weights"])
-async def test_a_model_without_the_right_checksums_is_not_loaded(tmp_path: Path, spoil: str) -> None:
+async def test_model_with_wrong_checksums_is_not_loaded(tmp_path: Path, spoil: str) -> None:
     folder = Path(shutil.copytree(embedded.FOLDER, tmp_path / "model"))
     sums = folder / "SHA256SUMS"
     if spoil == "sums":

@@ -1,5 +1,5 @@
-"""Every regular expression of ours, on text made to keep it busy: at the length that a sentence may have it is done in
-about the time that a plain one takes, however it is matched."""
+"""Every regular expression of ours, on text made to slow it down: at the maximum length of a sentence, it takes about
+as long as a plain pattern, however it is matched."""
 
 import importlib
 import inspect
@@ -19,16 +19,16 @@ import policies
 from judges.text.languages.rules import LANGUAGES, claim_rules, split_rules
 
 LENGTH = 4_000
-"""What ``GROUNDLANE_MAX_SENTENCE_CHARS`` is, unless set otherwise."""
+"""The default of ``GROUNDLANE_MAX_SENTENCE_CHARS``."""
 SLOWEST = 150
-"""Times what a plain pattern takes on the same text. One with two ways through each character takes all the age of the
-world, one that begins anew at every place and runs to the end thousands of times as long."""
+"""Relative to the time of a plain pattern on the same text. A pattern with two ways through each character would never
+finish, and one that starts at every position and runs to the end takes thousands of times as long."""
 NEUTRAL = " a1.\0"
 SKIPPED = ("judges.training",)
 Compiled = re.Pattern[Any]
 
 
-def test_no_pattern_can_be_kept_busy() -> None:
+def test_no_pattern_takes_superlinear_time() -> None:
     found = patterns()
     assert len(found) > 100
     texts = ["a1. " * (LENGTH // 4)] * 3
@@ -38,7 +38,7 @@ def test_no_pattern_can_be_kept_busy() -> None:
 
 
 def worst(pattern: Compiled, scans: bool, limit: float) -> float:
-    """The seconds that the worst of the texts takes; the first that takes more than ``limit``, twice, is it."""
+    """The seconds for the worst of the texts; the first that exceeds ``limit`` twice counts as the worst."""
     most = 0.0
     for text in hostile(pattern):
         cost = _cost(pattern, text, scans)
@@ -50,7 +50,7 @@ def worst(pattern: Compiled, scans: bool, limit: float) -> float:
 
 
 def hostile(pattern: Compiled) -> Iterator[Any]:
-    """Texts of what the pattern is made of, over and over, with an end that it may not expect."""
+    """Texts made of the pattern's parts, repeated, with an end that it may not expect."""
     characters = list(dict.fromkeys(_characters(pattern)))[:8]
     units = [*characters, *("".join(pair) for pair in product(characters[:6], repeat=2))]
     for unit, end in product(units, ("", "\0")):
@@ -68,7 +68,7 @@ def _cost(pattern: Compiled, text: Any, scans: bool) -> float:
 
 
 def _characters(pattern: Compiled) -> Iterator[str]:
-    """A character for each thing that the pattern looks for, and some that none may look for."""
+    """A character for each element of the pattern, and some that may match none."""
     flags = pattern.flags & ~re.DEBUG
     yield from _of(parser.parse(pattern.pattern, flags if isinstance(pattern.pattern, str) else flags & ~re.UNICODE))
     yield from NEUTRAL
@@ -88,7 +88,7 @@ def _of(parsed: Any) -> Iterator[str]:
             case (parser.NOT_LITERAL | parser.ANY, _):
                 yield "a"
             case (parser.IN, inner):
-                # One that is not looked for stands for a set that names what it is not.
+                # A negated set matches most characters; two of them stand for all.
                 yield from "a -" if inner[0][0] is parser.NEGATE else [next(_of(inner), "a")]
             case (parser.BRANCH, (_, parts)) | (_, tuple(parts)):
                 for part in parts:
@@ -99,7 +99,7 @@ def _of(parsed: Any) -> Iterator[str]:
 
 
 def patterns() -> Sequence[tuple[str, Compiled, bool]]:
-    """The patterns that our modules hold: where, and whether they are looked for anywhere in a text or at its start."""
+    """The patterns in our modules: their names, and whether they are searched for or matched at the start."""
     found: dict[Compiled, tuple[str, str]] = {}
     sources: dict[str, str] = {}
     for package in (app, policies, judges):
@@ -120,7 +120,7 @@ def patterns() -> Sequence[tuple[str, Compiled, bool]]:
 
 
 def _scans(name: str, source: str) -> bool:
-    """Whether the pattern of that name is looked for anywhere in a text, or just at its start."""
+    """Whether the pattern with this name is searched for anywhere in text, or only matched at the start."""
     name = re.escape(name)
     anywhere = rf"{name}\.(?:search|finditer|findall|subn?|split)\(|\w\({name}[,)]"
     return re.search(anywhere, source) is not None or re.search(rf"{name}\.(?:full)?match\(", source) is None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live_gateway import Gateway, eventually
-from tests.support.mock_upstream import json_reply
+from tests.support.gateways.live_gateway import Gateway, eventually
+from tests.support.gateways.mock_upstream import json_reply
 
 START = b"POST /v1/embeddings HTTP/1.1\r\nhost: g\r\n"
 REST = b"content-length: 2\r\n\r\n{}"
@@ -33,7 +33,7 @@ def connect(gateway: Gateway) -> socket.socket:
 
 
 def answer(client: socket.socket) -> bytes:
-    """Everything that comes until the gateway closes."""
+    """All data until the gateway closes the connection."""
     received = bytearray()
     try:
         while data := client.recv(65_536):
@@ -64,28 +64,28 @@ def sent(gateway: Gateway, *parts: bytes) -> bytes:
     ],
     ids=["one", "many", "endless", "url", "endless-url"],
 )
-def test_a_large_head_is_refused(start: Callable[..., Gateway], parts: list[bytes]) -> None:
+def test_large_head_is_refused(start: Callable[..., Gateway], parts: list[bytes]) -> None:
     assert b"HTTP/1.1 431 " in sent(start(), *parts)
 
 
-def test_a_head_within_the_limit_passes_however_it_is_cut(start: Callable[..., Gateway]) -> None:
+def test_head_within_the_limit_passes_for_any_chunking(start: Callable[..., Gateway]) -> None:
     gateway = start()
     head = START + b"x-a: " + b"a" * 60_000 + b"\r\nconnection: close\r\n" + REST
     for parts in ([head], [head[:7], head[7:30_000], head[30_000:]]):
         assert b"HTTP/1.1 200 " in sent(gateway, *parts)
 
 
-def test_a_large_head_behind_another_request_ends_the_connection(start: Callable[..., Gateway]) -> None:
+def test_large_head_after_another_request_ends_the_connection(start: Callable[..., Gateway]) -> None:
     assert b"HTTP/1.1 200 " not in sent(start(), START + REST + START, *[b"x-a: " + b"a" * 30_000 + b"\r\n"] * 9)
 
 
-def test_a_large_body_is_no_large_head(start: Callable[..., Gateway]) -> None:
+def test_large_body_is_no_large_head(start: Callable[..., Gateway]) -> None:
     body = b'{"input":"' + b"a" * 500_000 + b'"}'
     head = START + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
     assert b"HTTP/1.1 200 " in sent(start(), head + body)
 
 
-def test_a_head_that_does_not_arrive_in_time_is_refused(start: Callable[..., Gateway]) -> None:
+def test_slow_head_is_rejected(start: Callable[..., Gateway]) -> None:
     gateway = start(head_timeout_s=0.3)
     assert sent(gateway, START).startswith(b"HTTP/1.1 408 ")
     assert sent(gateway, b"P").startswith(b"HTTP/1.1 408 ")
@@ -97,7 +97,7 @@ def test_a_head_that_does_not_arrive_in_time_is_refused(start: Callable[..., Gat
         assert b"HTTP/1.1 408 " in answer(client)
 
 
-def test_connections_of_an_address_and_in_all_are_limited(start: Callable[..., Gateway]) -> None:
+def test_connections_per_address_and_in_total_are_limited(start: Callable[..., Gateway]) -> None:
     gateway = start(max_connections_per_address=2)
     first, second = connect(gateway), connect(gateway)
     try:
@@ -112,7 +112,7 @@ def test_connections_of_an_address_and_in_all_are_limited(start: Callable[..., G
     eventually(free, "a free place")
 
 
-def test_trailers_are_no_headers(start: Callable[..., Gateway]) -> None:
+def test_trailers_are_not_headers(start: Callable[..., Gateway]) -> None:
     gateway = start(require_keys=True)
     made = gateway.admin.post("/keys", json={"name": "k"}).json()["key"].encode()
     chunked = START + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"

@@ -1,5 +1,5 @@
-"""Secrets and texts that pass through a gateway are in none of what it leaves: log lines of any level, the database,
-traces, metrics, errors, what the admin API shows."""
+"""Secrets and text that pass through a gateway appear in none of its outputs: log lines of any level, the database,
+traces, metrics, errors, and the admin API."""
 
 import io
 import json
@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from app.auth.secrets import new_secret_key
 from app.observability.logs import configure_logging
 from app.observability.opentelemetry import OtelTracing
-from tests.support.live_gateway import ADMIN_TOKEN, UPSTREAM_KEY, Gateway, eventually
-from tests.support.mock_upstream import json_reply
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.live_gateway import ADMIN_TOKEN, UPSTREAM_KEY, Gateway, eventually
+from tests.support.gateways.mock_upstream import json_reply
 
 SECRET_KEY = new_secret_key()
 STORED = "vaulted-canary-4821"
@@ -56,7 +56,7 @@ def log() -> Iterator[io.StringIO]:
     root.setLevel(level)
 
 
-def test_no_secret_and_no_text_stays_behind(tmp_path: Path, log: io.StringIO) -> None:
+def test_no_secret_or_text_is_left_behind(tmp_path: Path, log: io.StringIO) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     gateway = Gateway(tmp_path, tracing=OtelTracing(provider), secret_key=SECRET_KEY, store_text="hash").start()
@@ -77,7 +77,7 @@ def test_no_secret_and_no_text_stays_behind(tmp_path: Path, log: io.StringIO) ->
 
 
 def _use(gateway: Gateway) -> Iterator[str]:
-    """Calls of every outcome; the answers that are the gateway's own."""
+    """Calls with every outcome; returns the gateway's own answers."""
     made = gateway.admin.post("/keys", json={"name": "k"}).json()
     assert gateway.admin.put("/secrets/upstream", json={"value": STORED}).status_code == 200
     for stream in (False, True):
@@ -110,7 +110,7 @@ def _use(gateway: Gateway) -> Iterator[str]:
 
 
 def _look(gateway: Gateway) -> Iterator[str]:
-    """What an operator is shown afterwards."""
+    """What an operator sees afterwards."""
     rows = eventually(lambda: _rows(gateway), "the requests' rows")
     for path in (
         "/keys",
@@ -135,7 +135,7 @@ def _rows(gateway: Gateway) -> list[str] | None:
     return [item["request_id"] for item in items] if len(items) >= 5 else None
 
 
-def test_a_line_of_the_log_stays_one_line(log: io.StringIO) -> None:
+def test_log_entry_is_always_one_line(log: io.StringIO) -> None:
     for format in ("json", "console"):
         log.truncate(0)
         configure_logging("info", format, stream=log)
@@ -157,7 +157,7 @@ SAID = [
 
 @pytest.mark.parametrize("store_text", ["hash", "none"])
 @pytest.mark.parametrize("action", ["warn", "block"])
-def test_no_marker_and_no_claim_is_in_any_field_of_an_event(
+def test_event_fields_contain_no_markers_or_claims(
     tmp_path: Path, log: io.StringIO, store_text: str, action: str
 ) -> None:
     gateway = Gateway(tmp_path, store_text=store_text).start()

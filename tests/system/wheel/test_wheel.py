@@ -1,5 +1,5 @@
 """The installed wheel, used from a project whose own packages are called ``app``, ``policies``, ``judges`` and
-``migrations``: beside it in the working directory, and first on ``PYTHONPATH``."""
+``migrations``: in the working directory, and first on ``PYTHONPATH``."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from groundlane_server import PACKAGES
-from tests.support.server_process import Process
+from tests.support.gateways.server_process import Process
 
 PYTHON = Path(os.environ.get("GROUNDLANE_TEST_WHEEL") or "missing")
 GROUNDLANE = str(PYTHON.with_name("groundlane"))
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(project: Path, tmp_path: Path) -> Run:
-    """Runs a command in the project; its output, once it has ended with the expected ``status``."""
+    """Runs a command in the project, and returns its output once it has exited with the expected ``status``."""
     environment = {
         "PATH": f"{PYTHON.parent}:/usr/bin:/bin",
         "PYTHONPATH": str(project),
@@ -60,26 +60,26 @@ def run(project: Path, tmp_path: Path) -> Run:
     return call
 
 
-def test_it_installs_no_name_but_its_own_and_nothing_of_the_training(run: Run) -> None:
+def test_wheel_installs_only_its_own_name_and_no_training_code(run: Run) -> None:
     code = "from importlib.metadata import files\nprint(*files('groundlane'), sep='\\n')"
     installed = [Path(line) for line in run(PYTHON, "-c", code).splitlines()]
     assert {file.parts[0] for file in installed if file.parts[0] != ".."} == {
         "groundlane",
         "groundlane_server",
-        "groundlane-0.1.0.dist-info",
+        "groundlane-0.2.0.dist-info",
     }
     assert [file for file in installed if "training" in file.parts or "tests" in file.parts] == []
     assert "groundlane/py.typed" in map(str, installed)
 
 
-def test_the_chain_of_the_readme_prints_what_the_readme_says(run: Run, project: Path) -> None:
+def test_chain_of_the_readme_prints_the_documented_output(run: Run, project: Path) -> None:
     section = README.read_text("utf-8").partition("## In your own chain")[2]
     code, printed = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)[:2]
     (project / "chain.py").write_text(CHECK_IMPORTS + code + CHECK_IMPORTS)
     assert run(PYTHON, "chain.py").strip() == printed.strip()
 
 
-def test_the_pytest_plugin(run: Run, project: Path) -> None:
+def test_pytest_plugin(run: Run, project: Path) -> None:
     (project / "conftest.py").write_text('pytest_plugins = ["groundlane.evaluation.pytest_plugin"]\n')
     (project / "test_answers.py").write_text(
         CHECK_IMPORTS + "LEAFLET = ['Do not take more than 4 tablets in 24 hours.']\n"
@@ -105,7 +105,7 @@ def test_two_workers_serve(project: Path, command: tuple[str, ...]) -> None:
         assert process.stop() == 0, "".join(process.lines)
 
 
-def test_the_database_is_upgraded(run: Run, project: Path) -> None:
+def test_database_is_upgraded(run: Run, project: Path) -> None:
     run(GROUNDLANE, "db", "upgrade")
     with sqlite3.connect(project / "groundlane.db") as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -113,11 +113,11 @@ def test_the_database_is_upgraded(run: Run, project: Path) -> None:
     assert {"alembic_version", "policies"} <= tables
 
 
-def test_the_demo_ends(run: Run) -> None:
+def test_demo_ends(run: Run) -> None:
     assert run(GROUNDLANE, "demo", "--exit", "--port", "0")
 
 
-def test_a_text_is_checked_and_cases_are_evaluated_by_several_processes(run: Run, project: Path) -> None:
+def test_text_is_checked_and_cases_are_evaluated_by_several_processes(run: Run, project: Path) -> None:
     (project / "manual.txt").write_text("Do not take more than 4 tablets in 24 hours.\n")
     (project / "answer.txt").write_text("Do not take more than 8 tablets in 24 hours.\n")
     assert "has_contradictions" in run(GROUNDLANE, "check", "answer.txt", "manual.txt", status=1)

@@ -1,1 +1,2 @@
-"""A judge in a separate process on this machine. It needs no gateway, and its packages are not imported here."""
+"""A judge in a separate process on this machine. The judge needs no gateway, and its packages are not imported into
+this process."""

@@ -1,4 +1,4 @@
-"""Grounding checks by a judge process on this machine. They need the package ``groundlane``."""
+"""Grounding checks with a judge process on this machine. They need the package ``groundlane``."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from groundlane._transport import DEFAULT_TIMEOUT_S
 
 
 class SharedJudge:
-    """The judge process that all checks in this program share. A forked child starts another one."""
+    """The judge process that all checks in this program share. A forked child process starts a new one."""
 
     def __init__(self) -> None:
         self._starting = Lock()
@@ -24,7 +24,7 @@ class SharedJudge:
         return self._process if self._process is not None and self._process.running else None
 
     def process(self) -> JudgeProcess:
-        """Return the running judge process; start it if needed, or restart it if it has exited.
+        """Return the running judge process. It is started if needed, and restarted if it has exited.
 
         Raises the errors of ``JudgeProcess``.
         """
@@ -34,7 +34,7 @@ class SharedJudge:
             return process
 
     def forget(self) -> None:
-        """Reset the state after a fork, because another thread of the parent may have held the lock."""
+        """Reset the state after a fork, because another thread of the parent may have been holding the lock."""
         self._starting = Lock()
         self._process = None
 
@@ -45,7 +45,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class LocalChecks:
-    """Checks without a gateway; ``check`` and ``acheck`` correspond to ``check`` of the two clients.
+    """Checks without a gateway. ``check`` and ``acheck`` correspond to ``check`` of the two clients.
 
     ``timeout`` is in seconds per check. Raises the errors of ``JudgeProcess``.
     """
@@ -78,7 +78,7 @@ class LocalChecks:
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CheckResult:
-        """``check`` for asynchronous code."""
+        """Like ``check``, for asynchronous code."""
         process = _shared.running
         if process is None:
             process = await asyncio.to_thread(_shared.process)

@@ -1,7 +1,7 @@
-"""The client side of the judge process: one JSON object per line, over a pipe in each direction.
+"""The client side of the judge process. The two exchange one JSON object per line over a pipe in each direction.
 
-The other end is ``app.judge_process`` in the package ``groundlane``. It runs in a separate process so that its packages
-cannot collide with packages of the same name in the user's program.
+The other end is ``app.judge_server.sdk_process`` in the package ``groundlane``. The judge runs in a separate process,
+so that its packages cannot conflict with packages of the same name in the user's program.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from weakref import WeakSet
 from groundlane._errors import JudgeProcessError
 
 _START_TIMEOUT_S: Final = 120.0
-"""Long enough to import the judge and load its model on a busy machine."""
+"""The time limit for starting. It is long enough to import the judge and load its model on a busy machine."""
 _EXIT_TIMEOUT_S: Final = 5.0
 
 Answer = tuple[int, Mapping[str, Any]]
@@ -30,14 +30,14 @@ Answer = tuple[int, Mapping[str, Any]]
 
 
 class JudgeProcess:
-    """A running judge process. It is thread-safe and handles several requests concurrently.
+    """A running judge process. This class is thread-safe and handles several requests concurrently.
 
     ``service`` is the first request to the process: ``{"service": "check"}``, or ``{"service": "evaluate", ...}`` with
-    options. The process inherits the environment and the working directory. It exits on ``close``, or when this process
-    exits for any reason.
+    options. The process inherits the environment and the working directory. It exits when ``close`` is called or when
+    this process exits for any reason.
 
-    Raises ImportError if the package ``groundlane`` is not installed, ValueError for an invalid setting or option or a
-    judge that cannot be loaded, and JudgeProcessError if the process does not start.
+    Raises ImportError if the package ``groundlane`` is not installed, and JudgeProcessError if the process does not
+    start. Raises ValueError for an invalid setting or option, or if the judge cannot be loaded.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class JudgeProcess:
         return self._ended is None
 
     def ask(self, request: Mapping[str, Any]) -> "Future[Answer]":
-        """Send ``request`` and return a future for the response; cancel the future to stop the work.
+        """Send ``request`` and return a future for the response. Cancel the future to stop the work.
 
-        Raises JudgeProcessError if the process has exited, either immediately or through the future, and TypeError if
-        ``request`` is not JSON.
+        Raises TypeError if ``request`` is not JSON. If the process has exited, JudgeProcessError is raised immediately
+        or by the future.
         """
         answer: Future[Answer] = Future()
         with self._lock:
@@ -108,7 +108,7 @@ class JudgeProcess:
             thread.join()
 
     def leave_to_parent(self) -> None:
-        """Detach from the judge process after a fork: only the parent may use it or end it."""
+        """Detach from the judge process after a fork, because only the parent may use or end it."""
         self._ended = "The judge process belongs to the parent of this process."
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:
@@ -121,7 +121,7 @@ class JudgeProcess:
         self._lines.put(_encode({"cancel": number}))
 
     def _write(self) -> None:
-        """Write requests to the pipe, in a thread so that callers never block on it."""
+        """Write requests to the pipe. This runs in a thread, so that callers never block on the pipe."""
         stdin = self._child.stdin
         assert stdin is not None  # noqa: S101 - a pipe was asked for
         with suppress(OSError), stdin:  # OSError: the process has exited, which the reader thread reports.
@@ -138,7 +138,7 @@ class JudgeProcess:
                 with suppress(ValueError):  # Something was printed while the interpreter started.
                     self._settle(json.loads(line))
         self._lines.put(None)
-        self._fail(f"The judge process ended with status {self._child.wait()}.")
+        self._fail(f"The judge process exited with status {self._child.wait()}.")
 
     def _settle(self, message: Mapping[str, Any]) -> None:
         with self._lock:
@@ -161,7 +161,7 @@ _running: "WeakSet[JudgeProcess]" = WeakSet()
 
 def _command() -> list[str]:
     if find_spec("groundlane_server") is None:
-        raise ImportError("a local judge needs the package groundlane: pip install groundlane")
+        raise ImportError("a local judge requires the package groundlane: pip install groundlane")
     # -P keeps the working directory, which has the user's packages, off the module search path.
     return [sys.executable, "-P", "-m", "groundlane_server.judge_process"]
 

@@ -11,23 +11,24 @@ from groundlane._local.process import Answer, JudgeProcess
 from groundlane.evaluation._results import EvaluationResult
 
 Case = Mapping[str, Any]
-"""``{case_id, input, output, context | documents, reference, grounding}``, as in input files for ``groundlane
-eval``."""
+"""A case as in input files for ``groundlane eval``: ``{case_id, input, output, context | documents, reference,
+grounding}``."""
 
 _AT_ONCE = 64
-"""Maximum number of cases in flight to the judge process: enough to keep all of its cores busy."""
+"""The maximum number of cases that the judge process has at a time. It is high enough to keep all cores busy."""
 
 
 class Evaluator:
     """Evaluates cases with the judge configured by the environment variables. Use it in a ``with`` or ``async with``
     statement.
 
-    ``judge`` is ``cross-encoder``, ``llm``, or ``cascade`` (both). ``thresholds`` has the keys ``entailment`` and
-    ``contradiction``, each 0 to 1. ``cache`` is a file that stores verdicts for later runs. ``processes`` is the number
-    of judging processes, each of which loads its own model; 0 means one. ``timeout`` is in seconds per case.
+    ``judge`` is ``cross-encoder``, ``llm``, or ``cascade``, which uses both. ``thresholds`` has the keys ``entailment``
+    and ``contradiction``, with values from 0 to 1. ``cache`` is a file that stores verdicts for later runs.
+    ``processes`` is the number of judging processes, each of which loads its own model. 0 means one. ``timeout`` is in
+    seconds per case.
 
-    Raises ImportError if the package ``groundlane`` is not installed, ValueError for an invalid setting or option or a
-    judge that cannot be loaded, and JudgeProcessError if the judge process does not start.
+    Raises ImportError if the package ``groundlane`` is not installed, and JudgeProcessError if the judge process does
+    not start. Raises ValueError for an invalid setting or option, or if the judge cannot be loaded.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Evaluator:
         self._process.close()
 
     def evaluate(self, case: Case) -> EvaluationResult:
-        """Evaluate ``case``. If the judge fails, the result's ``error`` says why. Raises ValueError for a malformed
+        """Evaluate ``case``. If the judge fails, ``error`` of the result says why. Raises ValueError for a malformed
         case, and GroundlaneError if the judge process fails or exceeds the timeout."""
         answer = self._ask(case)
         try:
@@ -77,7 +78,7 @@ class Evaluator:
             raise self._late() from None
 
     async def aevaluate(self, case: Case) -> EvaluationResult:
-        """``evaluate`` for asynchronous code."""
+        """Like ``evaluate``, for asynchronous code."""
         try:
             return _read(*await asyncio.wait_for(asyncio.wrap_future(self._ask(case)), self._timeout))
         except TimeoutError:
@@ -92,7 +93,7 @@ class Evaluator:
 
 async def aevaluate(cases: Iterable[Case], **options: Any) -> Sequence[EvaluationResult]:
     """Evaluate ``cases`` with a new ``Evaluator`` and return the results in the same order. ``options`` are the
-    arguments of ``Evaluator``; raises the same errors."""
+    arguments of ``Evaluator``. Raises the same errors."""
     slots = asyncio.Semaphore(_AT_ONCE)
     async with await asyncio.to_thread(Evaluator, **options) as evaluator:
 
@@ -111,9 +112,9 @@ def evaluate(cases: Iterable[Case], **options: Any) -> Sequence[EvaluationResult
 def check_grounded(
     evaluator: Evaluator, output: str, documents: str | Sequence[str | Mapping[str, Any]], *, score: float = 1.0
 ) -> None:
-    """Assert that ``documents`` support at least the ratio ``score`` (0 to 1) of the claims in ``output``. The failure
-    message lists the unsupported claims. An output without claims passes; an output without documents, or one that
-    could not be judged, fails.
+    """Assert that ``documents`` support at least the share ``score`` (0 to 1) of the claims in ``output``. The failure
+    message lists the unsupported claims. An output without claims passes. An output fails if it has no documents or
+    could not be judged.
 
     Raises AssertionError on failure, and ValueError for malformed documents.
     """
@@ -123,7 +124,7 @@ def check_grounded(
     if result.error is not None:
         raise AssertionError(f"the output could not be judged: {result.error}")
     if result.skipped == "no_context":
-        raise AssertionError("the output has no documents to be checked against")
+        raise AssertionError("the output has no documents to check it against")
     if result.score is not None and result.score < score:
         raise AssertionError(_explained(result, score))
 
@@ -133,7 +134,8 @@ def _explained(result: EvaluationResult, score: float) -> str:
     lines[0] += f" (score {result.score:.2f}, wanted {score:.2f}):"
     for claim in result.claims:
         if not claim.accepted:
-            lines.append(f"  {claim.label}, {claim.confidence:.2f}: {claim.text}")
+            confidence = "not judged" if claim.confidence is None else f"{claim.confidence:.2f}"
+            lines.append(f"  {claim.label}, {confidence}: {claim.text}")
             if claim.passage is not None:
                 lines.append(f"    nearest passage, of {claim.passage.document_id!r}: {claim.passage.content:.200}")
     return "\n".join(lines)

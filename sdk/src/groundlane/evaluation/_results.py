@@ -10,7 +10,7 @@ from groundlane._types import Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The passage that decided the verdict on a claim: the best supporting one, or the contradicting one."""
+    """The passage that decided the verdict on a claim, which either supports it best or contradicts it."""
 
     document_id: str | None
     document_index: int | None
@@ -30,13 +30,13 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedClaim:
-    """A claim in an output. ``label`` is ``supported``, ``contradicted``, ``unverifiable`` or ``not_a_claim``; ``span``
+    """A claim in an output. ``label`` is ``supported``, ``contradicted``, ``unverifiable`` or ``not_a_claim``. ``span``
     is its position in the output, in code points."""
 
     text: str
     label: str
     accepted: bool
-    confidence: float
+    confidence: float | None
     entailed: float
     contradicted: float
     span: Span
@@ -53,7 +53,7 @@ class EvaluatedClaim:
             text=fields.within("item").text("text") or "",
             label=fields.text("label") or "",
             accepted=fields.text("verdict") == "ACCEPTED",
-            confidence=fields.number("confidence") or 0.0,
+            confidence=fields.number("confidence"),
             entailed=fields.number("entailed") or 0.0,
             contradicted=fields.number("contradicted") or 0.0,
             span=Span(start=start, end=end),
@@ -68,7 +68,7 @@ class EvaluatedClaim:
 class EvaluationResult:
     """The result of a case.
 
-    ``score`` is the mean score of the claims, 0 to 1, or None if the case was skipped or could not be judged.
+    ``score`` is the mean score of the claims, from 0 to 1, or None if the case was skipped or could not be judged.
     ``skipped`` is ``no_context``, ``no_claims`` or ``disabled``. ``error`` says why verdicts are missing. ``cached``
     means that the verdicts come from the cache. ``raw`` is the content of the case's result file.
     """

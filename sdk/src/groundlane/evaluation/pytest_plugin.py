@@ -1,6 +1,7 @@
-"""A pytest plugin that asserts that an output is grounded. One judge serves the whole test session.
+"""A pytest plugin that asserts that an output is grounded. The whole test session uses one judge.
 
-``pytest_plugins = ["groundlane.evaluation.pytest_plugin"]`` in a ``conftest.py`` makes ``assert_grounded`` a fixture.
+To use the fixture ``assert_grounded``, add ``pytest_plugins = ["groundlane.evaluation.pytest_plugin"]`` to a
+``conftest.py``.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +14,12 @@ from groundlane.evaluation import Evaluator, check_grounded
 
 @pytest.fixture(scope="session")
 def grounding_evaluator() -> Iterator[Evaluator]:
-    """The judge configured by the environment variables, loaded once per session."""
+    """The judge configured by the environment variables. It is loaded once per session."""
     with Evaluator() as evaluator:
         yield evaluator
 
 
 @pytest.fixture
 def assert_grounded(grounding_evaluator: Evaluator) -> Callable[..., None]:
-    """``assert_grounded(output, documents, score=1.0)``: see ``check_grounded``."""
+    """Return the function ``assert_grounded(output, documents, score=1.0)``; see ``check_grounded``."""
     return partial(check_grounded, grounding_evaluator)

@@ -1,5 +1,5 @@
-"""Converts a library's documents for the gateway. Only known and valid metadata is sent, so that an unexpected field in
-an index doesn't make the gateway reject the request."""
+"""Converts a library's documents for the gateway. Only known and valid metadata is sent. An unexpected field in an
+index therefore doesn't cause the gateway to reject the request."""
 
 import math
 import re
@@ -21,7 +21,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ].*)?")
 def document(
     text: str, *, id: str | None = None, score: Any = None, metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Convert a retrieved document for the gateway. ``score`` is the library's relevance score; scores outside 0 to 1,
+    """Convert a retrieved document for the gateway. ``score`` is the library's relevance score. Scores outside 0 to 1,
     such as BM25 scores and distances, are ignored."""
     known = metadata or {}
     fields: dict[str, Any] = {"id": id, "text": text, **{name: _text(known, names) for name, names in _FIELDS.items()}}
@@ -51,7 +51,7 @@ def _age(value: Any) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    """Convert a number of any type, including NumPy's, to a float; None for anything else."""
+    """Convert a number of any type, including NumPy types, to a float. Return None for any other value."""
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         return None
     number = float(value)
@@ -59,7 +59,7 @@ def _number(value: Any) -> float | None:
 
 
 def _stamp(value: Any) -> str | None:
-    """Convert a date or time to text that the gateway accepts; None if it is invalid or in the future."""
+    """Convert a date or time to text that the gateway accepts. Return None if it is invalid or in the future."""
     if isinstance(value, date):  # includes datetime
         value = value.isoformat()
     if not isinstance(value, str) or not _DATE.fullmatch(value):

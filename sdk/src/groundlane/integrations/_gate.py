@@ -1,4 +1,4 @@
-"""Releases streamed text sentence by sentence, after checking each one."""
+"""Releases streamed text sentence by sentence, after checking each sentence."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ _LONGEST_END = 8
 
 class Gate:
     """Holds back text until it is checked. Each check covers the whole text so far, so that every sentence is judged in
-    context. Sentence ends are only estimated here. The gateway splits the text itself, so a wrong estimate costs an
-    extra check but releases nothing unchecked."""
+    context. Sentence ends are only estimated here. The gateway also splits the text, so a wrong estimate costs an extra
+    check but releases nothing unchecked."""
 
     def __init__(self) -> None:
         self.text = ""
         self.closed = False
-        """Whether text was blocked; if so, nothing more is released."""
+        """Whether text was blocked. If so, nothing more is released."""
         self._ready = 0
         self._out = 0
 
@@ -43,8 +43,8 @@ class Gate:
         self._ready = len(self.text)
 
     def release(self, verdict: Verdict, replacement: str) -> str:
-        """Return the text that may be delivered, given the ``verdict`` on the ready text. If that is blocked, return
-        the text before the first contradicted claim, followed by ``replacement``."""
+        """Return the text that may be delivered, given the ``verdict`` on the ready text. If the ready text is blocked,
+        return the text before the first contradicted claim, followed by ``replacement``."""
         start, end = self._out, self._ready
         if verdict.blocked:
             bad = [claim.span.start if claim.span else 0 for claim in verdict.contradicted]
@@ -58,7 +58,7 @@ class Gate:
 
 
 class Gated:
-    """A stream of text that is delivered only after it is checked. ``verdict`` is the latest verdict; at the end of the
+    """A stream of text that is delivered only after it is checked. ``verdict`` is the latest verdict. At the end of the
     stream, it covers the whole text.
 
     All text is held until the end if the documents arrive only then, or if the guard blocks only whole texts.

@@ -1,4 +1,4 @@
-"""Library-independent code shared by the integrations: getting a verdict on a text and its documents."""
+"""Library-independent code that all integrations share. It gets a verdict on a text and its documents."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from groundlane._types import Claim
 BlockOn = Literal["contradicted", "ungrounded", "never"]
 OnError = Literal["closed", "open"]
 REPLACEMENT = "I cannot answer that from the documents at hand."
-"""The default text that replaces a blocked text."""
+"""The default replacement for a blocked text."""
 
 _log = logging.getLogger("groundlane.integrations")
 _NOT_CALLERS_FAULT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
 class UngroundedError(GroundlaneError):
-    """A text was blocked. The message does not quote it; ``verdict`` has the details."""
+    """A text was blocked. The message does not quote the text. ``verdict`` has the details."""
 
     def __init__(self, verdict: "Verdict") -> None:
         super().__init__(f"The text is not grounded in its documents: {verdict.reason}.")
@@ -34,9 +34,9 @@ class UngroundedError(GroundlaneError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The verdict on a text. If ``blocked``, the text must not be delivered, and ``reason`` says why. ``result`` is the
-    gateway's response. Without a response, if the text may be delivered anyway, ``result`` is None and ``error`` is
-    set."""
+    """The verdict on the text. If ``blocked``, the text must not be delivered, and ``reason`` says why. ``result`` is
+    the gateway's response. If there is no response but the text may be delivered anyway, ``result`` is None and
+    ``error`` is set."""
 
     blocked: bool
     reason: str
@@ -59,31 +59,32 @@ class Verdict:
         return [claim for claim in claims if claim.verdict == "contradicted"]
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict as a JSON object."""
+        """Return the verdict as a JSON object."""
         found = dict(self.result.raw) if self.result is not None else {"verdict": self.name}
         return {**found, "blocked": self.blocked, "reason": self.reason}
 
 
 @dataclass(kw_only=True)
 class Guard:
-    """Asks the gateway whether a text is grounded in its documents.
+    """Asks the gateway whether text is grounded in its documents.
 
-    ``base_url`` and ``api_key`` are passed to ``Groundlane``. ``policy`` names a grounding policy on the gateway;
-    ``options`` are grounding rules to use instead. Both may block a text. In addition, ``block_on="contradicted"``
-    blocks a text with any contradicted claim; ``"ungrounded"`` also blocks a text that is not grounded as a whole (too
-    many unverifiable claims, or no documents); ``"never"`` blocks nothing more.
+    ``base_url`` and ``api_key`` are passed to ``Groundlane``. ``policy`` names a grounding policy on the gateway.
+    ``options`` contains grounding rules to use instead. Both may block the text. In addition,
+    ``block_on="contradicted"`` blocks text with any contradicted claim. ``"ungrounded"`` also blocks text that is not
+    grounded as a whole, because it has too many unverifiable claims or no documents. ``"never"`` blocks nothing else.
 
-    ``on_error`` applies if no verdict is available: with ``closed``, GroundlaneError is raised if the gateway is
-    unreachable, and the text is blocked if the gateway has no judge; with ``open``, the text is delivered and a warning
-    logged. A rejected request (wrong key, unknown policy) always raises.
+    ``on_error`` applies if no verdict is available. With ``closed``, GroundlaneError is raised if the gateway is
+    unreachable, and the text is blocked if the gateway has no judge. With ``open``, the text is delivered and a warning
+    is logged. If the gateway rejects the request, for example because of a wrong key or an unknown policy, an error is
+    always raised.
 
     With ``in_process``, a judge process on this machine is used instead of a gateway, configured by the environment
-    variables. It needs the package ``groundlane``. ``policy`` then names a policy in the file that
+    variables. This requires the package ``groundlane``. ``policy`` then names a policy in the file that
     ``GROUNDLANE_CONFIG`` points to.
 
-    ``client`` and ``async_client`` replace the clients made from the arguments. Raises ValueError for an invalid
-    argument or setting, ImportError if ``in_process`` is set and the package is missing, and JudgeProcessError if the
-    judge process does not start.
+    ``client`` and ``async_client`` replace the clients that are created from the arguments. Raises ValueError for an
+    invalid argument or setting. With ``in_process``, it raises ImportError if the package is missing, and
+    JudgeProcessError if the judge process does not start.
     """
 
     base_url: str | None = None
@@ -105,15 +106,15 @@ class Guard:
         if self.in_process:
             for name in ("base_url", "api_key", "client", "async_client"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"in_process uses no gateway: give either in_process or {name}")
+                    raise ValueError(f"in_process uses no gateway: give either in_process or {name}, not both")
             self.client = LocalChecks(self.timeout)
         self.client = self.client or Groundlane(
             self.base_url, api_key=self.api_key, timeout=self.timeout, max_retries=self.max_retries
         )
 
     def check(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
-        """Judge ``text``. If ``partial``, the text is incomplete, and blocks only for reasons that further text cannot
-        change.
+        """Judge ``text``. With ``partial``, the text is incomplete, and is blocked only for reasons that further text
+        cannot change.
 
         Raises GroundlaneError if the request is rejected, or if no verdict is available and ``on_error`` is ``closed``.
         """
@@ -126,8 +127,8 @@ class Guard:
         return self._ruled(result, partial=partial)
 
     async def acheck(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
-        """``check`` for asynchronous code. Uses ``async_client`` if given; otherwise it runs ``check`` in a thread, so
-        that one guard works in several event loops, one after another."""
+        """Like ``check``, for asynchronous code. Uses ``async_client`` if it is given. Otherwise, it runs ``check`` in
+        a thread, so that one guard works in several event loops, one after another."""
         known: dict[str, Any] = {"documents": documents, "policy": self.policy, "options": self.options}
         try:
             if self.async_client is not None:
@@ -141,7 +142,7 @@ class Guard:
         return self._ruled(result, partial=partial)
 
     def close(self) -> None:
-        """Close ``client``. Closing ``async_client`` is up to its owner."""
+        """Close ``client``. The owner of ``async_client`` must close it."""
         if self.client is not None:
             self.client.close()
 
@@ -158,7 +159,7 @@ class Guard:
         if result.verdict == "not_checked":
             closed = self.on_error == "closed"
             if not closed:
-                _log.warning("not checked, delivered anyway (on_error=open): there is no judge")
+                _log.warning("not checked, delivered anyway (on_error=open): the gateway has no judge")
             return Verdict(blocked=closed, reason="there is no judge", result=result)
         reason = self._reason(result, partial=partial)
         return Verdict(blocked=reason is not None, reason=reason or result.summary, result=result)
@@ -176,8 +177,8 @@ class Guard:
 
 
 def repaired(text: str, verdict: Verdict, replacement: str) -> str:
-    """Replace each contradicted claim in ``text`` by its correction, or remove the claim if it has no correction.
-    Return ``replacement`` if no text is left, or if the position of a claim is unknown."""
+    """Mark the correction of each contradicted claim in ``text``, or remove the claim if it has no correction. Return
+    ``replacement`` if no text is left, or if the position of a claim is unknown."""
     kept, end = "", 0
     for claim in sorted(verdict.contradicted, key=lambda claim: claim.span.start if claim.span else -1):
         if claim.span is None:
@@ -188,7 +189,7 @@ def repaired(text: str, verdict: Verdict, replacement: str) -> str:
         end = claim.span.end
         if claim.correction:
             said = text[claim.span.start : end]
-            kept += claim.correction + said[len(said.rstrip()) :]
+            kept += (claim.corrected or f"[CORRECTED: {claim.correction}]") + said[len(said.rstrip()) :]
         elif kept[-1:].isspace() or not kept:
             end += len(text[end:]) - len(text[end:].lstrip(" "))
     return (kept + text[end:]).strip() or replacement

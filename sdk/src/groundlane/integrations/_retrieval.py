@@ -23,7 +23,7 @@ def blocked_documents(
 async def ablocked_documents(
     client: AsyncGroundlane, agent: str, documents: Sequence[Mapping[str, Any]]
 ) -> dict[int, PolicyViolationError]:
-    """``blocked_documents`` for asynchronous code."""
+    """Like ``blocked_documents``, for asynchronous code."""
     refused: dict[int, PolicyViolationError] = {}
     async with client.run(agent, enforce_policy=False) as run:
         for index, document in enumerate(documents):

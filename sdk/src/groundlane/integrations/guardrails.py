@@ -1,4 +1,4 @@
-"""Guardrails AI: a validator that checks a text against documents. Needs ``guardrails-ai``.
+"""Guardrails AI: a validator that checks text against documents. Needs ``guardrails-ai``.
 
 guard = Guard().use(Grounded(on_fail="exception"))
 guard.validate(text, metadata={"documents": ["..."]})
@@ -18,10 +18,10 @@ __all__ = ["Grounded"]
 
 @register_validator(name="groundlane/grounded", data_type="string")
 class Grounded(Validator):
-    """Fails if a text is blocked. ``metadata["documents"]`` is a list of strings, or of mappings with ``text`` and
+    """Fails if the text is blocked. ``metadata["documents"]`` is a list of strings, or of mappings with ``text`` and
     optional metadata (``source``, ``relevance_score``, ``age_days``).
 
-    With ``on_fail="fix"``, contradicted claims are replaced by their corrections or removed; if no text is left, the
+    With ``on_fail="fix"``, contradicted claims are replaced by their corrections or removed. If no text is left, the
     validator returns ``replacement``. The other arguments are passed to ``groundlane.integrations.Guard``.
     """
 

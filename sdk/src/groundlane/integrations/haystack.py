@@ -1,4 +1,4 @@
-"""Haystack: a component that checks replies against the documents they were generated from. Needs ``haystack-ai``.
+"""Haystack: a component that checks replies against the documents that they are based on. Needs ``haystack-ai``.
 
 pipeline.add_component("checker", GroundednessChecker(block_contradicted=True))
 pipeline.connect("retriever.documents", "checker.documents")
@@ -26,7 +26,7 @@ _WORST_FIRST = ("has_contradictions", "not_checked", "has_unverifiable", "no_sou
 
 
 def documents_of(retrieved: Sequence[Document]) -> list[dict[str, Any]]:
-    """Convert retrieved documents to ``documents`` for the gateway; those without text are left out."""
+    """Convert retrieved documents to ``documents`` for the gateway. Documents without text are left out."""
     return [
         document(item.content, id=item.id, score=item.score, metadata=item.meta) for item in retrieved if item.content
     ]
@@ -36,14 +36,14 @@ def documents_of(retrieved: Sequence[Document]) -> list[dict[str, Any]]:
 class GroundednessChecker:
     """Checks each claim of each reply against the full text of all documents.
 
-    ``max_claims`` limits the number of claims judged per reply (None: all of them). With ``block_contradicted``,
-    contradicted claims are replaced by the correction from the gateway's LLM judge, or removed if it made none or the
-    gateway doesn't let this caller use an LLM; the reply becomes ``replacement`` if no text is left, or if ``policy``
-    or ``options`` block it. ``trust_threshold`` is the minimum trust score of a trusted reply.
+    ``max_claims`` limits the number of claims that are judged per reply; None means no limit. With
+    ``block_contradicted``, a contradicted claim is replaced by a correction from the gateway's LLM judge. It is removed
+    if there is no correction or if this caller may not use an LLM. The reply becomes ``replacement`` if no text is
+    left, or if ``policy`` or ``options`` block it. ``trust_threshold`` is the minimum trust score of a trusted reply.
 
-    If no verdict is available, GroundlaneError is raised with ``raise_on_failure``; without it, replies pass unchanged,
-    with the verdict ``not_checked`` and ``is_trusted`` False. ``base_url`` and ``api_key`` default to
-    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. ``in_process``, ``policy`` and ``options``: see
+    If no verdict is available, ``raise_on_failure`` raises GroundlaneError. Without it, replies are returned unchanged,
+    with the verdict ``not_checked`` and ``is_trusted`` set to False. ``base_url`` and ``api_key`` default to
+    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. For ``in_process``, ``policy`` and ``options``, see
     ``groundlane.integrations.Guard``.
     """
 
@@ -67,7 +67,7 @@ class GroundednessChecker:
         if not 0 <= trust_threshold <= 1:
             raise ValueError(f"trust_threshold must be 0 to 1, not {trust_threshold}")
         if policy is not None and (options or max_claims is not None):
-            raise ValueError("policy cannot be combined with options or max_claims, because it has its own rules")
+            raise ValueError("policy cannot be combined with options or max_claims, because a policy has its own rules")
         self.max_claims, self.block_contradicted, self.trust_threshold = max_claims, block_contradicted, trust_threshold
         self.raise_on_failure, self.replacement = raise_on_failure, replacement
         self.base_url, self.api_key, self.policy, self.options = base_url, api_key, policy, options
@@ -120,15 +120,17 @@ class GroundednessChecker:
         trust_score=float | None,
         verdict=str,
         claims=list[dict[str, Any]],
+        claims_skipped=int,
         is_trusted=bool,
     )
     def run(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
         """Check ``replies`` against ``documents``.
 
-        The output contains ``verified_replies``, of the same type as ``replies``; ``trust_score``, the ratio of
-        supported claims in all replies, or None if they have no claims; ``verdict``, the worst verdict; ``claims``, a
-        list of dicts whose ``reply`` is the index of the reply; and ``is_trusted``, True if all replies were checked
-        and grounded.
+        In the output, ``verified_replies`` has the same type as ``replies``. ``trust_score`` is the ratio of supported
+        claims in all replies, or None if they have no claims. ``verdict`` is the worst verdict. ``claims`` is a list of
+        dicts, in which ``reply`` is the index of the reply. ``claims_skipped`` is the number of claims beyond
+        ``max_claims``, which weren't judged. ``is_trusted`` is True if every reply was judged completely and is
+        grounded.
         """
         given = documents_of(documents)
         return self._output(replies, [self._check(_text(reply), given) for reply in replies])
@@ -138,6 +140,7 @@ class GroundednessChecker:
         trust_score=float | None,
         verdict=str,
         claims=list[dict[str, Any]],
+        claims_skipped=int,
         is_trusted=bool,
     )
     async def run_async(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
@@ -169,12 +172,14 @@ class GroundednessChecker:
             return await self._acheck(text, documents) if refused else self._failed(error)
 
     def _stop_corrections(self, error: GroundlaneError) -> bool:
-        """Stop asking for corrections if ``error`` says that this caller may not use an LLM; return whether it does."""
+        """Stop asking for corrections if ``error`` says that this caller may not use an LLM. Return whether it says
+        so."""
         if not self._asks_for_corrections or "contradiction_action" in (self.options or {}):
             return False
         if not isinstance(error, GatewayStatusError) or error.code != "llm_check_not_allowed":
             return False
         self._asks_for_corrections, self._guard = False, None
+        _log.warning("Contradicted claims are removed, not corrected: {error}", error=error)
         return True
 
     def _failed(self, error: GroundlaneError) -> Verdict:
@@ -201,6 +206,7 @@ class GroundednessChecker:
             "trust_score": score,
             "verdict": next((name for name in _WORST_FIRST if name in names), "no_claims"),
             "claims": [claim for index, verdict in enumerate(verdicts) for claim in _claims(index, verdict)],
+            "claims_skipped": sum(result.claims_skipped for result in results),
             "is_trusted": trusted and (score is None or score >= self.trust_threshold),
         }
 

@@ -30,10 +30,10 @@ def documents_of(retrieved: Iterable[Document | str]) -> list[dict[str, Any]]:
 
 class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
     """Takes a mapping with the answer and the documents, and adds ``grounding``, a ``Verdict``. A blocked answer is
-    replaced by ``replacement``; if that is None, UngroundedError is raised.
+    replaced by ``replacement``. If that is None, UngroundedError is raised.
 
-    In a stream, each sentence of the answer is delivered once it is checked; the stream ends at a blocked sentence. The
-    answer is a string or a message; the documents are LangChain documents or strings. The other arguments are passed to
+    In a stream, each sentence of the answer is delivered once it is checked. The stream ends at a blocked sentence. The
+    answer is a string or a message. The documents are LangChain documents or strings. The other arguments are passed to
     ``groundlane.integrations.Guard``.
     """
 
@@ -148,7 +148,7 @@ class _Stream:
         return None if self._documents is None else documents_of(self._documents)
 
     def beside(self, piece: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the parts of ``piece`` that need no check: everything except the answer's text."""
+        """Yield the parts of ``piece`` that need no check, which is everything except the text of the answer."""
         documents = piece.get(self._checker.documents_key)
         if documents is not None:
             self._documents = [*(self._documents or ()), *documents]
@@ -180,7 +180,9 @@ def _field(given: Mapping[str, Any], name: str) -> Any:
     try:
         return given[name]
     except (KeyError, TypeError):
-        raise ValueError(f"GroundednessChecker needs a mapping with {name!r}, the answer or its documents") from None
+        raise ValueError(
+            f"GroundednessChecker needs a mapping with the answer and its documents, but {name!r} is missing"
+        ) from None
 
 
 def _text(answer: Any) -> str:

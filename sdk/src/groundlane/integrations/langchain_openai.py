@@ -1,4 +1,4 @@
-"""LangChain's ``ChatOpenAI`` for the gateway: it sends documents with the request and returns the verdict in
+"""LangChain's ``ChatOpenAI`` for the gateway. It sends documents with the request, and returns the verdict in
 ``response_metadata["grounding"]``. Needs ``langchain-openai``."""
 
 import os
@@ -18,9 +18,9 @@ __all__ = ["ChatGroundlane"]
 
 
 class ChatGroundlane(ChatOpenAI):
-    """``ChatOpenAI`` that calls the gateway at ``base_url``. ``base_url`` and ``api_key`` default to
-    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. The gateway checks a streamed reply as it arrives, and delivers
-    no blocked text."""
+    """A ``ChatOpenAI`` that calls the gateway at ``base_url``. ``base_url`` and ``api_key`` default to
+    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. The gateway checks a streamed reply as it arrives, and doesn't
+    deliver blocked text."""
 
     def __init__(self, **options: Any) -> None:
         if not {"base_url", "openai_api_base"} & options.keys():
@@ -35,7 +35,7 @@ class ChatGroundlane(ChatOpenAI):
         self, retrieved: Iterable[Document | str], *, agent: str | None = None, **grounding: Any
     ) -> Runnable[Any, BaseMessage]:
         """Return this model with ``retrieved`` attached to each request. ``agent`` and the keyword arguments become
-        fields of the request's ``grounding``; with ``inject="system"``, for example, the gateway adds the documents to
+        fields of ``grounding`` in the request. With ``inject="system"``, for example, the gateway adds the documents to
         the prompt."""
         options = {"agent": agent, **grounding}
         body: dict[str, Any] = {"documents": documents_of(retrieved)}

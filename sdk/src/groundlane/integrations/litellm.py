@@ -36,17 +36,19 @@ _UNAVAILABLE = {"error": "The reply could not be checked.", "type": "grounding_u
 
 
 class GroundlaneGuardrail(CustomGuardrail):
-    """Checks replies to chat completion requests with ``documents``; other replies pass unchecked.
+    """Checks replies to chat completion requests with ``documents``. Other replies are returned unchecked.
 
-    ``mode`` must contain ``pre_call`` and ``post_call``. Before the call, ``documents`` is removed from the request; if
+    ``mode`` must contain ``pre_call`` and ``post_call``. Before the call, ``documents`` is removed from the request. If
     ``agent`` is given, its retrieval policies may reject the request with 400. After the call, a blocked reply gets the
-    content ``replacement`` and the finish reason ``content_filter``; with ``on_block="error"``, the client gets 400
-    instead. A streamed reply is delivered sentence by sentence, as each is checked, and ends at a blocked sentence.
+    content ``replacement`` and the finish reason ``content_filter``. With ``on_block="error"``, the client gets 400
+    instead. A streamed reply is delivered sentence by sentence, after each sentence is checked. It ends at a blocked
+    sentence.
 
     ``api_base`` and ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. With ``in_process``, the
     proxy starts a judge process instead of calling a gateway. If no verdict is available,
     ``unreachable_fallback="fail_closed"`` returns 503, and ``"fail_open"`` delivers the reply and logs a warning. For
-    ``policy``, ``options`` and ``block_on``, see ``groundlane.integrations.Guard``. The other arguments are LiteLLM's.
+    ``policy``, ``options`` and ``block_on``, see ``groundlane.integrations.Guard``. All other arguments are passed to
+    LiteLLM.
     """
 
     use_native_lifecycle_hooks: ClassVar[bool] = True
@@ -71,7 +73,7 @@ class GroundlaneGuardrail(CustomGuardrail):
         mode = kwargs.get("event_hook")
         if isinstance(mode, str | list) and not {"pre_call", "post_call"} <= _names(mode):
             raise ValueError(
-                "mode must contain pre_call, which takes the documents, and post_call, which checks the reply"
+                "mode must include pre_call, which removes the documents, and post_call, which checks the reply"
             )
         super().__init__(supported_event_hooks=hooks, **kwargs)
         if on_block not in ("replace", "error"):
@@ -82,7 +84,7 @@ class GroundlaneGuardrail(CustomGuardrail):
                 api_base, api_key=api_key, timeout=timeout or DEFAULT_TIMEOUT_S, max_retries=DEFAULT_RETRIES
             )
         elif agent is not None:
-            raise ValueError("agent: retrieval policies need a gateway, which in_process does not use")
+            raise ValueError("agent: retrieval policies need a gateway, but in_process doesn't use one")
         self._guard = Guard(
             base_url=api_base,
             api_key=api_key,
@@ -95,8 +97,8 @@ class GroundlaneGuardrail(CustomGuardrail):
         )
         self._agent, self._on_block, self._replacement = agent, on_block, replacement
         self._documents: WeakKeyDictionary[Any, list[dict[str, Any]]] = WeakKeyDictionary()
-        """The documents of pending requests, keyed by LiteLLM's logging object. In the request's metadata they would be
-        logged."""
+        """The documents of pending requests, keyed by LiteLLM's logging object. They are not stored in the request
+        metadata, because LiteLLM would log them."""
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
@@ -167,7 +169,7 @@ class GroundlaneGuardrail(CustomGuardrail):
         except GroundlaneError as error:
             if self._guard.on_error == "closed" or isinstance(error, GatewayStatusError):
                 raise _unavailable(error) from error
-            _log.warning("retrieval policies not applied, documents passed on (fail_open): %s", error)
+            _log.warning("retrieval policies not applied, all documents kept (fail_open): %s", error)
             return
         if refused:
             raise _violation(refused[min(refused)])
@@ -199,7 +201,7 @@ class _Stream:
             yield rest
 
     async def _rule(self, choice: Any) -> None:
-        """Replace the text in ``choice`` by the text that may be delivered now."""
+        """Replace the text in ``choice`` with the text that may be delivered now."""
         gated = self._choices.get(choice.index)
         if gated is None:
             gated = Gated(self._guard, lambda: self._documents, replacement=self._replacement or "")
@@ -217,7 +219,7 @@ class _Stream:
             self._ended.add(choice.index)
 
     async def _rest(self, last: ModelResponseStream) -> ModelResponseStream | None:
-        """Build a last chunk with the text still held back, once checked, if the upstream ended without a finish
+        """Build a last chunk with the remaining text, after checking it, if the upstream ended without a finish
         reason."""
         for index, gated in self._choices.items():
             if index not in self._ended and (said := await gated.afinish()):
@@ -254,7 +256,7 @@ def _read(given: Any) -> list[dict[str, Any]]:
     for index, item in enumerate(given):
         text = item.get("text") if isinstance(item, Mapping) else item
         if not isinstance(text, str) or not text.strip():
-            raise _refused(f"documents[{index}]: expected a string or an object with a text")
+            raise _refused(f"documents[{index}]: expected a string or an object with a 'text' field")
         known = item if isinstance(item, Mapping) else {}
         found.append(document(text, id=known.get("id"), metadata=known))
     return found
@@ -270,6 +272,6 @@ def _violation(error: PolicyViolationError) -> HTTPException:
 
 
 def _unavailable(error: GroundlaneError) -> HTTPException:
-    """Build the error for the client, which says that there is no verdict, and log the reason."""
+    """Build the error that tells the client that there is no verdict, and log the reason."""
     _log.error("no verdict from the gateway (fail_closed): %s", error)
     return HTTPException(503, _UNAVAILABLE)

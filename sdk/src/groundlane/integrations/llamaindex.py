@@ -1,4 +1,4 @@
-"""LlamaIndex: a node postprocessor that applies retrieval policies, a checker for an engine's responses (including
+"""LlamaIndex: a node postprocessor that applies retrieval policies, a checker for the responses of an engine (including
 streams), and a response evaluator. Needs ``llama-index-core``."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -24,14 +24,14 @@ AnyResponse = TypeVar("AnyResponse", Response, StreamingResponse, AsyncStreaming
 
 
 def documents_of(nodes: Iterable[NodeWithScore]) -> list[dict[str, Any]]:
-    """Convert retrieved nodes to ``documents`` for the gateway; nodes without text are left out."""
+    """Convert retrieved nodes to ``documents`` for the gateway. Nodes without text are left out."""
     return [_document(node) for node in nodes if node.get_content()]
 
 
 class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
-    """Applies the retrieval policies of ``agent`` to each node: to its relevance, source, collection and age.
+    """Applies the retrieval policies of ``agent`` to the relevance, source, collection and age of each node.
 
-    With ``on_violation="drop"``, nodes that violate a policy are removed; with ``"raise"``, the first violation raises
+    With ``on_violation="drop"``, nodes that violate a policy are removed. With ``"raise"``, the first violation raises
     PolicyViolationError. Both raise GroundlaneError if the gateway is unreachable. ``base_url`` and ``api_key`` default
     to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
     """
@@ -61,12 +61,12 @@ class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
 
 
 class GroundednessChecker:
-    """Checks an engine's response against its nodes: ``checker(engine.query(...))`` returns a response of the same
-    type, with the ``Verdict`` in ``metadata["grounding"]``. A blocked text is replaced by ``replacement``; if that is
+    """Checks the response of an engine against its nodes. ``checker(engine.query(...))`` returns a response of the same
+    type, with the ``Verdict`` in ``metadata["grounding"]``. A blocked text is replaced by ``replacement``. If that is
     None, UngroundedError is raised.
 
-    A streaming response is delivered sentence by sentence, as each is checked; its verdict is available at the end. The
-    other arguments are passed to ``groundlane.integrations.Guard``.
+    A streaming response is delivered sentence by sentence, after each sentence is checked. Its verdict is available at
+    the end. The other arguments are passed to ``groundlane.integrations.Guard``.
     """
 
     def __init__(self, *, replacement: str | None = REPLACEMENT, guard: Guard | None = None, **options: Any) -> None:
@@ -74,14 +74,14 @@ class GroundednessChecker:
         self.guard = guard or Guard(**options)
 
     def __call__(self, response: AnyResponse) -> AnyResponse:
-        """Check ``response``. Raises GroundlaneError if no verdict is available and ``on_error`` is ``closed``; a
-        stream raises it while it is read."""
+        """Check ``response``. Raises GroundlaneError if no verdict is available and ``on_error`` is ``closed``. A
+        stream raises it while it is being read."""
         if isinstance(response, Response):
             return self._passed(response, self.guard.check(*_given(response)))
         return self._streamed(response)
 
     async def acheck(self, response: AnyResponse) -> AnyResponse:
-        """``__call__`` for asynchronous code."""
+        """Like ``__call__``, for asynchronous code."""
         if isinstance(response, Response):
             return self._passed(response, await self.guard.acheck(*_given(response)))
         return self._streamed(response)
@@ -128,8 +128,8 @@ class GroundednessChecker:
 
 class GroundednessEvaluator(BaseEvaluator):
     """Evaluates responses. ``passing`` is True if the response is grounded and not blocked. ``score`` is the trust
-    score; ``feedback`` explains each unsupported claim. If no verdict is available, the result has ``invalid_result``
-    and the reason if ``on_error`` is ``open``; otherwise GroundlaneError is raised.
+    score, and ``feedback`` explains each unsupported claim. If no verdict is available and ``on_error`` is ``open``,
+    the result has ``invalid_result`` and the reason. With ``closed``, GroundlaneError is raised.
 
     The arguments are passed to ``groundlane.integrations.Guard``.
     """
@@ -152,14 +152,14 @@ class GroundednessEvaluator(BaseEvaluator):
     ) -> EvaluationResult:
         """Evaluate ``response`` against ``contexts``."""
         if response is None or contexts is None:
-            raise ValueError("response and contexts must be given")
+            raise ValueError("response and contexts are required")
         given = [document(text) for text in contexts if text]
         return _result(await self.guard.acheck(response, given), query, response, contexts)
 
     def evaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        """Evaluate a query engine's response against its nodes, including their scores and metadata."""
+        """Evaluate the response of a query engine against its nodes, including their scores and metadata."""
         text, nodes = _parts(response)
         return _result(self.guard.check(text, documents_of(nodes)), query, text, [n.get_content() for n in nodes])
 
@@ -182,7 +182,7 @@ def _given(response: Response) -> tuple[str, list[dict[str, Any]]]:
 
 def _parts(response: Response | None) -> tuple[str, Sequence[NodeWithScore]]:
     if response is None:
-        raise ValueError("response must be given")
+        raise ValueError("response is required")
     return str(response), response.source_nodes
 
 

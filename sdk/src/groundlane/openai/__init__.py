@@ -67,7 +67,7 @@ class _AsyncChat(Resource):
 
 
 class GroundedOpenAI(Resource):
-    """Created by ``wrap`` from an ``OpenAI`` client, available as ``openai``."""
+    """An ``OpenAI`` client wrapped by ``wrap``. The original client is available as ``openai``."""
 
     def __init__(self, client: OpenAI, *, agent_name: str | None = None) -> None:
         super().__init__(client, agent_name)
@@ -76,12 +76,12 @@ class GroundedOpenAI(Resource):
         self.responses = Responses(client.responses, agent_name)
 
     def with_options(self, **options: Any) -> "GroundedOpenAI":
-        """``with_options`` of the client; the result is wrapped too."""
+        """Call ``with_options`` of the client, and wrap the result."""
         return GroundedOpenAI(self.openai.with_options(**options), agent_name=self._agent_name)
 
 
 class AsyncGroundedOpenAI(Resource):
-    """Created by ``wrap`` from an ``AsyncOpenAI`` client, available as ``openai``."""
+    """An ``AsyncOpenAI`` client wrapped by ``wrap``. The original client is available as ``openai``."""
 
     def __init__(self, client: AsyncOpenAI, *, agent_name: str | None = None) -> None:
         super().__init__(client, agent_name)
@@ -90,5 +90,5 @@ class AsyncGroundedOpenAI(Resource):
         self.responses = AsyncResponses(client.responses, agent_name)
 
     def with_options(self, **options: Any) -> "AsyncGroundedOpenAI":
-        """``with_options`` of the client; the result is wrapped too."""
+        """Call ``with_options`` of the client, and wrap the result."""
         return AsyncGroundedOpenAI(self.openai.with_options(**options), agent_name=self._agent_name)

@@ -33,7 +33,7 @@ class GroundedChatCompletion(ChatCompletion):
 
     @property
     def grounding(self) -> Grounding | None:
-        """The verdicts; None if nothing was checked, or if the request's ``include`` excludes them."""
+        """The verdicts. None if nothing was checked, or if ``include`` in the request excludes them."""
         return grounding_of(self)
 
 
@@ -58,9 +58,9 @@ class _Watched:
 
     def __init__(self) -> None:
         self.claims: tuple[Claim, ...] = ()
-        """The claims so far; at the end, all claims of the summary."""
+        """The claims so far. At the end of the stream, all claims in the summary."""
         self.grounding: Grounding | None = None
-        """The summary of the whole reply; None until the stream ends."""
+        """The summary of the whole reply. None until the stream ends."""
 
     def _saw(self, item: Any) -> None:
         if isinstance(item, ResponseErrorEvent) and (item.code or "").startswith(_POLICY_CODES):
@@ -76,7 +76,7 @@ class _Watched:
 
 
 class GroundedStream(_Watched, Generic[T]):
-    """Wraps a stream, available as ``openai``, and collects verdicts as it is read."""
+    """Wraps a stream and collects verdicts while it is read. The original stream is available as ``openai``."""
 
     def __init__(self, stream: Stream[T]) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class GroundedStream(_Watched, Generic[T]):
 
 
 class AsyncGroundedStream(_Watched, Generic[T]):
-    """``GroundedStream`` for an ``AsyncStream``."""
+    """Like ``GroundedStream``, for an ``AsyncStream``."""
 
     def __init__(self, stream: AsyncStream[T]) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ Documents = Sequence[Mapping[str, Any] | str]
 
 
 class Resource:
-    """A wrapped resource; attributes that it does not override come from the client."""
+    """A wrapped resource. Attributes that it does not override come from the client."""
 
     def __init__(self, own: Any, agent_name: str | None) -> None:
         self._own = own
@@ -37,8 +37,8 @@ class Resource:
         documents: Documents | None,
         grounding: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
-        """Return the arguments for the client's method. They name the current run, or else the client's agent, unless
-        the caller names a different one."""
+        """Return the arguments for the client's method. They name the current run or, outside a run, the client's
+        agent, unless the caller names a different one."""
         body = dict(request.get("extra_body") or {})
         run = CURRENT.get()
         known = {"agent": self._agent_name} if run is None else {"agent": run.agent_name, "run_id": run.run_id}
@@ -82,7 +82,7 @@ class Completions(Resource):
         grounding: Mapping[str, Any] | None = None,
         **request: Any,
     ) -> GroundedChatCompletion | GroundedStream[GroundedChatCompletionChunk]:
-        """The client's ``create``, with the gateway's additional arguments ``documents`` and ``grounding``.
+        """Call ``create`` of the client, with the gateway's additional arguments ``documents`` and ``grounding``.
 
         Raises PolicyViolationError if a policy blocks, and the exceptions of ``openai``.
         """
@@ -95,7 +95,7 @@ class Completions(Resource):
 
 
 class AsyncCompletions(Resource):
-    """``client.chat.completions``, asynchronous."""
+    """The asynchronous ``client.chat.completions``."""
 
     @overload
     async def create(
@@ -135,7 +135,7 @@ class AsyncCompletions(Resource):
 
 
 class Responses(Resource):
-    """``client.responses``. A stream yields ordinary ``openai`` events; use ``grounding_of`` to get their verdicts."""
+    """``client.responses``. A stream yields ordinary ``openai`` events. Use ``grounding_of`` to get their verdicts."""
 
     @overload
     def create(

@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,24 +15,26 @@ from app.api.error_responses import install_error_handlers
 from app.auth import KeyStore
 from app.auth.admin_token import AdminAuth
 from app.auth.secrets import Vault, new_secret_key
-from app.auth.wrong_tokens import WrongTokens
+from app.auth.token_throttle import WrongTokens
 from app.db.database import Database
 from app.events.storage.writer import EventWriter
+from app.identity import Identity
 from app.policy_admin.policy_store import PolicyStore
+from judges.llm import PriceTable
 from policies.policy_warnings import GatewayFacts
 
 TOKEN = "the-admin-token"
 
 
 async def at_once(_seconds: float) -> None:
-    """Instead of a pause."""
+    """Return at once instead of pausing."""
 
 
 @pytest.fixture
 async def resources(
     open_database: Callable[[], AbstractAsyncContextManager[Database]], tmp_path: Path
 ) -> AsyncIterator[SimpleNamespace]:
-    """What the admin API needs of the resources."""
+    """The resources that the admin API needs."""
     async with open_database() as database:
         store = PolicyStore(database)
         events = EventWriter(database, journal_path=tmp_path / "events", linger_s=0.001)
@@ -43,8 +46,10 @@ async def resources(
             policies=store,
             events=events,
             admin=auth,
+            identity=Identity(database, auth, idle=timedelta(hours=1), lifetime=timedelta(hours=2)),
             wrong_tokens=WrongTokens(lambda: None, sleep=at_once),
             keys=KeyStore(database),
+            prices=PriceTable(),
             vault=Vault(database, SecretStr(new_secret_key())),
             facts=GatewayFacts(
                 serves=lambda model: model != "nobody-7b",

@@ -1,4 +1,4 @@
-"""Who may use the admin API, and how errors look there and elsewhere."""
+"""Access to the admin API, and the format of errors there and elsewhere."""
 
 from collections.abc import AsyncIterator
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database is enough here."""
+    """This doesn't depend on the kind of database."""
     upgrade(sqlite_url)
     return sqlite_url
 
@@ -24,7 +24,7 @@ def database_url(sqlite_url: str) -> str:
 @pytest.mark.parametrize(
     "path", ["policies", "policies/templates", "events", "requests", "requests/export", "policies/x"]
 )
-async def test_without_the_token_nothing_is_told(client: httpx.AsyncClient, header: str | None, path: str) -> None:
+async def test_nothing_is_shown_without_the_token(client: httpx.AsyncClient, header: str | None, path: str) -> None:
     del client.headers["Authorization"]
     headers = {} if header is None else {"Authorization": header}
     answer = await client.get(f"/admin/v1/{path}", headers=headers)
@@ -33,12 +33,12 @@ async def test_without_the_token_nothing_is_told(client: httpx.AsyncClient, head
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_the_scheme_may_be_written_in_any_case(client: httpx.AsyncClient) -> None:
+async def test_authorization_scheme_is_case_insensitive(client: httpx.AsyncClient) -> None:
     answer = await client.get("/admin/v1/policies", headers={"Authorization": "bearer the-admin-token"})
     assert answer.status_code == 200
 
 
-async def test_the_token_is_asked_for_before_the_body_is_read(client: httpx.AsyncClient) -> None:
+async def test_token_is_checked_before_the_body_is_read(client: httpx.AsyncClient) -> None:
     read = 0
 
     async def body() -> AsyncIterator[bytes]:
@@ -51,13 +51,13 @@ async def test_the_token_is_asked_for_before_the_body_is_read(client: httpx.Asyn
     assert read == 0
 
 
-async def test_a_body_of_unreasonable_size_is_refused(client: httpx.AsyncClient) -> None:
+async def test_oversized_body_is_rejected(client: httpx.AsyncClient) -> None:
     answer = await client.post("/admin/v1/policies", content=b" " * (1024 * 1024 + 1))
     assert answer.status_code == 413
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_an_unexpected_error_shows_nothing_of_itself(client: httpx.AsyncClient) -> None:
+async def test_unexpected_error_reveals_no_details(client: httpx.AsyncClient) -> None:
     answer = await client.get("/admin/v1/broken")
     assert (answer.status_code, answer.json()["title"]) == (500, "Internal server error")
     assert answer.headers["content-type"] == "application/problem+json"
@@ -67,7 +67,7 @@ async def test_an_unexpected_error_shows_nothing_of_itself(client: httpx.AsyncCl
     assert "Traceback" not in answer.text + elsewhere.text
 
 
-async def test_errors_outside_the_admin_api_have_the_shape_of_openai(client: httpx.AsyncClient) -> None:
+async def test_errors_outside_the_admin_api_have_openai_format(client: httpx.AsyncClient) -> None:
     missing = await client.get("/v1/missing")
     assert missing.status_code == 404
     assert missing.json() == {
@@ -79,7 +79,7 @@ async def test_errors_outside_the_admin_api_have_the_shape_of_openai(client: htt
     assert bad.json()["error"]["type"] == "invalid_request_error"
 
 
-async def test_the_framework_s_own_errors_are_problems_too(client: httpx.AsyncClient) -> None:
+async def test_framework_errors_are_problem_json(client: httpx.AsyncClient) -> None:
     missing = await client.get("/admin/v1/missing")
     assert (missing.status_code, missing.json()["title"]) == (404, "Not Found")
     wrong = await client.delete("/admin/v1/policies")
@@ -87,9 +87,7 @@ async def test_the_framework_s_own_errors_are_problems_too(client: httpx.AsyncCl
     assert wrong.headers["allow"]
 
 
-async def test_a_database_that_is_away_is_said_to_be(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unavailable_database_is_reported(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Database) -> None:
         raise DatabaseUnavailableError("password of the server")
 

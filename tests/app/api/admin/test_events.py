@@ -1,4 +1,4 @@
-"""The event log as the admin API shows it."""
+"""The event log in the admin API."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ MakeDecision = Callable[..., Decision]
 async def log(
     resources: SimpleNamespace, event: Event, decision: MakeDecision, until: Callable[..., Any]
 ) -> SimpleNamespace:
-    """Ten requests, one a second from midnight on. Odd ones are of another agent and model, and were allowed."""
+    """Ten requests, one per second from midnight on. Odd ones have a different agent and model, and were allowed."""
     for number in range(10):
         odd = number % 2 == 1
         allow = decision(
@@ -59,7 +59,7 @@ def numbers(rows: list[dict[str, Any]]) -> list[int]:
     return [int(row["request_id"].removeprefix("req_")) for row in rows]
 
 
-async def test_a_request_row_has_the_fields_of_the_contract(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+async def test_request_row_has_the_fields_of_the_contract(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     (row,) = await listed(client, "requests", limit=1)
     assert (
         row.items()
@@ -89,7 +89,7 @@ async def test_a_request_row_has_the_fields_of_the_contract(client: httpx.AsyncC
     assert "prompt" not in row
 
 
-async def test_an_event_row_is_a_decision_and_says_whose(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+async def test_event_row_is_a_decision_and_names_its_request(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     (row,) = await listed(client, "events", action="block", limit=1)
     assert row == {
         "id": "req_000008.00000",
@@ -156,7 +156,7 @@ async def test_pages_are_complete_and_do_not_overlap(
         rows += body["items"]
         if (cursor := body["next_cursor"]) is None:
             break
-        # What arrives meanwhile is newer, and moves no page.
+        # Requests that arrive meanwhile are newer, and shift no page.
         await log.events.append(event(200_000 + len(rows)))
     ids = [row["id" if kind == "events" else "request_id"] for row in rows]
     assert ids == sorted(ids, reverse=True)
@@ -174,7 +174,7 @@ async def test_requests_of_the_same_moment_are_all_listed(
     assert numbers(first["items"] + rest["items"]) == [4, 3, 2, 1, 0]
 
 
-async def test_a_trace_holds_everything_of_a_request(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+async def test_trace_contains_everything_about_a_request(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     trace = (await client.get("/admin/v1/requests/req_000004")).json()
     assert trace["request"]["request_id"] == "req_000004"
     assert {"prompt", "reply"} <= set(trace["request"])
@@ -190,7 +190,7 @@ async def test_a_trace_holds_everything_of_a_request(client: httpx.AsyncClient, 
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("requests", 10), ("events", 15)])
-async def test_exports_hold_every_row(client: httpx.AsyncClient, log: SimpleNamespace, kind: str, rows: int) -> None:
+async def test_exports_contain_every_row(client: httpx.AsyncClient, log: SimpleNamespace, kind: str, rows: int) -> None:
     lines = await client.get(f"/admin/v1/{kind}/export")
     assert lines.headers["content-type"] == "application/jsonl"
     assert lines.headers["content-disposition"] == f'attachment; filename="groundlane-{kind}.jsonl"'
@@ -205,7 +205,7 @@ async def test_exports_hold_every_row(client: httpx.AsyncClient, log: SimpleName
     assert read[0]["ts"] == "2026-01-01T00:00:09Z"
 
 
-async def test_claims_are_exported_with_what_their_request_was(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+async def test_claims_are_exported_with_their_request(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     lines = await client.get("/admin/v1/claims/export")
     claims = [json.loads(line) for line in lines.text.splitlines()]
     assert len(claims) == 30
@@ -222,7 +222,7 @@ async def test_claims_are_exported_with_what_their_request_was(client: httpx.Asy
     assert {row["request_id"] for row in read} == {row["request_id"] for row in blocked.json()["items"]}
 
 
-async def test_an_export_is_filtered_and_may_be_empty(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+async def test_export_can_be_filtered_and_empty(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     some = await client.get("/admin/v1/events/export", params={"action": "block"})
     assert len(some.text.splitlines()) == 5
     none = {"agent": "nobody"}
@@ -231,7 +231,7 @@ async def test_an_export_is_filtered_and_may_be_empty(client: httpx.AsyncClient,
     assert len(table.text.splitlines()) == 1
 
 
-async def test_an_export_is_read_page_by_page(
+async def test_export_is_read_page_by_page(
     client: httpx.AsyncClient, log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.events.queries._EXPORT_PAGE", 3)
@@ -241,7 +241,7 @@ async def test_an_export_is_read_page_by_page(
         assert len((await client.get(f"/admin/v1/{kind}/export")).text.splitlines()) == rows
 
 
-async def test_a_table_runs_no_formula(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+async def test_csv_export_contains_no_formula(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     table = await client.get("/admin/v1/requests/export", params={"format": "csv", "agent": "=cmd()"})
     assert {row["agent"] for row in csv.DictReader(io.StringIO(table.text))} == {"'=cmd()"}
 
@@ -265,7 +265,7 @@ async def test_a_table_runs_no_formula(client: httpx.AsyncClient, log: SimpleNam
     ],
 )
 @pytest.mark.parametrize("kind", ["requests", "events"])
-async def test_a_bad_query_is_named(
+async def test_bad_query_is_named(
     client: httpx.AsyncClient, kind: str, params: dict[str, str], where: list[str]
 ) -> None:
     answer = await client.get(f"/admin/v1/{kind}", params=params)
@@ -276,5 +276,5 @@ async def test_a_bad_query_is_named(
         assert (await client.get(f"/admin/v1/{kind}/export", params=params)).status_code == 422
 
 
-async def test_an_unknown_format_is_refused(client: httpx.AsyncClient) -> None:
+async def test_unknown_format_is_refused(client: httpx.AsyncClient) -> None:
     assert (await client.get("/admin/v1/events/export", params={"format": "xml"})).status_code == 422

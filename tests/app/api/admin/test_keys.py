@@ -1,4 +1,4 @@
-"""``/admin/v1/keys``, ``/secrets`` and ``/audit`` as their clients see them."""
+"""``/admin/v1/keys``, ``/secrets`` and ``/audit``, from the client's side."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ async def made(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
     return body
 
 
-async def test_a_key_is_shown_once(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
+async def test_key_is_shown_once(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
     limits = {"models": ["gpt-*"], "collections": ["kb"], "requests_per_minute": 60}
     answer = await client.post(KEYS, json={"name": "bot", **limits})
     key = answer.json()
@@ -46,7 +46,7 @@ async def test_keys_are_listed_in_pages_and_found_by_prefix(client: httpx.AsyncC
     assert [key["id"] for key in found["items"]] == [keys[0]["id"]]
 
 
-async def test_limits_are_changed_and_taken_away(client: httpx.AsyncClient) -> None:
+async def test_limits_can_be_changed_and_removed(client: httpx.AsyncClient) -> None:
     key = await made(client, models=["a"], requests_per_minute=3)
     url = f"{KEYS}/{key['id']}"
     changed = (await client.patch(url, json={"models": ["b"], "requests_per_minute": None})).json()
@@ -54,7 +54,7 @@ async def test_limits_are_changed_and_taken_away(client: httpx.AsyncClient) -> N
     assert (await client.patch(url, json={})).json() == changed
 
 
-async def test_a_revoked_key_is_listed_as_such(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
+async def test_revoked_key_is_listed_as_revoked(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
     key = await made(client)
     for _ in range(2):
         assert (await client.delete(f"{KEYS}/{key['id']}")).status_code == 204
@@ -77,13 +77,13 @@ async def test_a_revoked_key_is_listed_as_such(client: httpx.AsyncClient, resour
         ({"name": "a", "key": "gl-mine"}, "key"),
     ],
 )
-async def test_a_bad_field_is_named(client: httpx.AsyncClient, body: dict[str, Any], loc: str) -> None:
+async def test_bad_field_is_named(client: httpx.AsyncClient, body: dict[str, Any], loc: str) -> None:
     answer = await client.post(KEYS, json=body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["loc"] == [loc]
 
 
-async def test_a_key_that_is_not_there_is_not_found(client: httpx.AsyncClient) -> None:
+async def test_unknown_key_is_not_found(client: httpx.AsyncClient) -> None:
     for answer in (
         await client.get(f"{KEYS}/key_x"),
         await client.patch(f"{KEYS}/key_x", json={"name": "b"}),
@@ -92,7 +92,7 @@ async def test_a_key_that_is_not_there_is_not_found(client: httpx.AsyncClient) -
         assert (answer.status_code, answer.json()["detail"]) == (404, "unknown key 'key_x'")
 
 
-async def test_a_secret_is_never_answered(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
+async def test_secret_is_never_returned(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
     answers = [
         await client.put(f"{SECRETS}/openai", json={"value": "sk-hunter2"}),
         await client.put(f"{SECRETS}/openai", json={"value": "sk-hunter2-new"}),
@@ -109,9 +109,7 @@ async def test_a_secret_is_never_answered(client: httpx.AsyncClient, resources: 
 
 
 @pytest.mark.parametrize("value", ["", " hunter2", "hunter2\r\nx: y", "hunter2é", "hunter2" * 2000, 7, None])
-async def test_a_value_that_no_header_takes_is_refused_without_repeating_it(
-    client: httpx.AsyncClient, value: Any
-) -> None:
+async def test_invalid_header_value_is_rejected_without_repeating_it(client: httpx.AsyncClient, value: Any) -> None:
     answer = await client.put(f"{SECRETS}/openai", json={"value": value})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["loc"] == ["value"]
@@ -119,11 +117,13 @@ async def test_a_value_that_no_header_takes_is_refused_without_repeating_it(
 
 
 @pytest.mark.parametrize("name", ["-x", "a b", "é", "x" * 65])
-async def test_an_odd_name_is_refused(client: httpx.AsyncClient, name: str) -> None:
+async def test_malformed_name_is_rejected(client: httpx.AsyncClient, name: str) -> None:
     assert (await client.put(f"{SECRETS}/{name}", json={"value": "v"})).status_code == 422
 
 
-async def test_without_a_secret_key_every_path_says_so(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
+async def test_every_path_says_that_the_secret_key_is_missing(
+    client: httpx.AsyncClient, resources: SimpleNamespace
+) -> None:
     resources.vault = Vault(resources.database, None)
     for answer in (
         await client.get(SECRETS),
@@ -134,9 +134,7 @@ async def test_without_a_secret_key_every_path_says_so(client: httpx.AsyncClient
         assert "GROUNDLANE_SECRET_KEY is not set" in answer.json()["detail"]
 
 
-async def test_every_change_is_in_the_trail_with_who_made_it(
-    client: httpx.AsyncClient, resources: SimpleNamespace
-) -> None:
+async def test_every_change_is_audited_with_its_author(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
     policy = (await client.post("/admin/v1/policies", json={"name": "gate", "category": "retrieval"})).json()
     url = f"/admin/v1/policies/{policy['id']}"
     await client.patch(url, json={"rules": {"min_chunks": 3}})
@@ -149,7 +147,7 @@ async def test_every_change_is_in_the_trail_with_who_made_it(
     assert [line["action"] for line in lines] == [
         *("key.create", "policy.delete", "policy.rollback", "policy.update", "policy.create"),
     ]
-    assert {line["actor"] for line in lines} == {f"token:{resources.admin.id}"}
+    assert {line["actor"] for line in lines} == {"token:bootstrap"}
     update = lines[3]
     assert (update["before"]["rules"]["min_chunks"], update["after"]["rules"]["min_chunks"]) == (1, 3)
     assert (lines[1]["before"]["name"], lines[1]["after"]) == ("gate", None)
@@ -160,7 +158,7 @@ async def test_every_change_is_in_the_trail_with_who_made_it(
     assert (await client.get(AUDIT, params={"until": lines[-1]["ts"]})).json()["items"] == []
 
 
-async def test_what_is_refused_leaves_no_line(client: httpx.AsyncClient) -> None:
+async def test_rejected_changes_are_not_audited(client: httpx.AsyncClient) -> None:
     policy = (await client.post("/admin/v1/policies", json={"name": "gate", "category": "retrieval"})).json()
     url = f"/admin/v1/policies/{policy['id']}"
     assert (await client.patch(url, json={"priority": 1}, headers={"If-Match": '"9"'})).status_code == 412
@@ -169,5 +167,5 @@ async def test_what_is_refused_leaves_no_line(client: httpx.AsyncClient) -> None
 
 
 @pytest.mark.parametrize("path", [KEYS, SECRETS, AUDIT])
-async def test_nothing_is_told_without_the_admin_token(client: httpx.AsyncClient, path: str) -> None:
+async def test_nothing_is_shown_without_the_admin_token(client: httpx.AsyncClient, path: str) -> None:
     assert (await client.get(path, headers={"Authorization": "Bearer no"})).status_code == 401

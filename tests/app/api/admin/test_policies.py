@@ -1,4 +1,4 @@
-"""``/admin/v1/policies`` as its clients see it."""
+"""``/admin/v1/policies``, from the client's side."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,9 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     return body
 
 
-async def test_a_policy_is_made_and_found_where_it_says(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:
+async def test_policy_is_created_and_found_at_its_location(
+    client: httpx.AsyncClient, resources: SimpleNamespace
+) -> None:
     answer = await client.post(URL, json=BODY)
     assert answer.status_code == 201
     policy = answer.json()
@@ -50,7 +52,7 @@ async def test_a_policy_is_made_and_found_where_it_says(client: httpx.AsyncClien
     assert [loaded.name for loaded in resources.policies.engine.policies] == ["gate"]
 
 
-async def test_put_replaces_all_and_patch_only_what_is_given(client: httpx.AsyncClient) -> None:
+async def test_put_replaces_all_fields_and_patch_only_those_given(client: httpx.AsyncClient) -> None:
     policy = await made(client, priority=3)
     url = f"{URL}/{policy['id']}"
     patched = await client.patch(url, json={"rules": {"max_chunks": 4}}, headers={"If-Match": '"1"'})
@@ -62,7 +64,7 @@ async def test_put_replaces_all_and_patch_only_what_is_given(client: httpx.Async
     assert (replaced.json()["rules"]["min_chunks"], replaced.json()["priority"]) == (1, 0)
 
 
-async def test_a_merge_patch_may_say_so(client: httpx.AsyncClient) -> None:
+async def test_merge_patch_content_type_is_accepted(client: httpx.AsyncClient) -> None:
     policy = await made(client)
     headers = {"Content-Type": "application/merge-patch+json"}
     answer = await client.patch(f"{URL}/{policy['id']}", content=b'{"enabled": false}', headers=headers)
@@ -70,7 +72,7 @@ async def test_a_merge_patch_may_say_so(client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("tag", ['"7"', 'W/"1"', "1", '"x"', '"1", "2"', '"99999999999999999999"'])
-async def test_a_stale_or_odd_etag_changes_nothing(client: httpx.AsyncClient, tag: str) -> None:
+async def test_stale_or_malformed_etag_changes_nothing(client: httpx.AsyncClient, tag: str) -> None:
     policy = await made(client)
     url, headers = f"{URL}/{policy['id']}", {"If-Match": tag}
     problem(await client.put(url, json=BODY, headers=headers), 412)
@@ -80,7 +82,7 @@ async def test_a_stale_or_odd_etag_changes_nothing(client: httpx.AsyncClient, ta
     assert (await client.get(url)).json() | {"warnings": []} == policy
 
 
-async def test_any_version_is_changed_where_none_is_named(client: httpx.AsyncClient) -> None:
+async def test_without_an_etag_any_version_is_changed(client: httpx.AsyncClient) -> None:
     policy = await made(client)
     url = f"{URL}/{policy['id']}"
     assert (await client.patch(url, json={"priority": 1})).status_code == 200
@@ -104,7 +106,7 @@ async def test_versions_and_rollback(client: httpx.AsyncClient) -> None:
     assert problem(await client.post(f"{url}/rollback", json={"version": "1"}), 422)["errors"][0]["loc"] == ["version"]
 
 
-async def test_lists_are_filtered_and_come_in_pages(client: httpx.AsyncClient) -> None:
+async def test_lists_are_filtered_and_paginated(client: httpx.AsyncClient) -> None:
     for name in "dbace":
         await made(client, name=name, enabled=name != "c")
     await made(client, name="f", category="grounding", rules={})
@@ -136,7 +138,7 @@ async def test_lists_are_filtered_and_come_in_pages(client: httpx.AsyncClient) -
         ({"name": "a\0"}, ["query", "name"]),
     ],
 )
-async def test_a_bad_query_is_named(client: httpx.AsyncClient, params: dict[str, str], where: list[str]) -> None:
+async def test_bad_query_is_named(client: httpx.AsyncClient, params: dict[str, str], where: list[str]) -> None:
     assert problem(await client.get(URL, params=params), 422)["errors"][0]["loc"] == where
 
 
@@ -151,7 +153,7 @@ async def test_a_bad_query_is_named(client: httpx.AsyncClient, params: dict[str,
         ({"category": "weather"}, ["category"]),
     ],
 )
-async def test_a_bad_policy_is_refused_by_field(
+async def test_invalid_policy_is_rejected_by_field(
     client: httpx.AsyncClient, change: dict[str, Any], where: list[str | int]
 ) -> None:
     policy = await made(client, name="good")
@@ -182,18 +184,18 @@ async def test_a_bad_policy_is_refused_by_field(
         b"[" * 100_000,
     ],
 )
-async def test_what_is_no_json_policy_is_refused(client: httpx.AsyncClient, content: bytes) -> None:
+async def test_body_that_is_not_json_is_rejected(client: httpx.AsyncClient, content: bytes) -> None:
     answer = await client.post(URL, content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422), answer.text
     problem(answer, answer.status_code)
 
 
-async def test_a_name_is_given_once(client: httpx.AsyncClient) -> None:
+async def test_names_are_unique(client: httpx.AsyncClient) -> None:
     await made(client)
     assert "'gate'" in problem(await client.post(URL, json=BODY), 409)["detail"]
 
 
-async def test_an_unknown_policy_is_not_found(client: httpx.AsyncClient) -> None:
+async def test_unknown_policy_is_not_found(client: httpx.AsyncClient) -> None:
     for answer in (
         await client.get(f"{URL}/pol_x"),
         await client.put(f"{URL}/pol_x", json=BODY),
@@ -205,16 +207,16 @@ async def test_an_unknown_policy_is_not_found(client: httpx.AsyncClient) -> None
     problem(await client.get(f"{URL}/pol%00x"), 422)
 
 
-async def test_templates_can_be_made_into_policies(client: httpx.AsyncClient) -> None:
+async def test_templates_can_be_turned_into_policies(client: httpx.AsyncClient) -> None:
     body = (await client.get(f"{URL}/templates")).json()
     assert len({template["name"] for template in body["items"]}) == len(body["items"]) == 14
     for template in body["items"]:
         await made(client, name=template["name"], category=template["category"], rules=template["rules"])
 
 
-async def test_the_schema_names_the_rules_of_each_category(client: httpx.AsyncClient) -> None:
+async def test_schema_lists_the_rules_of_each_category(client: httpx.AsyncClient) -> None:
     body = (await client.get(f"{URL}/schema")).json()
-    assert set(body) == {"retrieval", "grounding"}
+    assert set(body) == {"retrieval", "grounding", "freshness"}
     assert body["retrieval"]["properties"]["min_relevance_score"]["default"] == 0.7
 
 
@@ -228,9 +230,9 @@ def where(answer: httpx.Response) -> list[list[str]]:
 
 
 class TestWarnings:
-    """Saving a policy says what it cannot do although it is valid."""
+    """Saving a policy returns warnings about valid rules without effect."""
 
-    async def test_each_way_to_save_answers_them(self, client: httpx.AsyncClient) -> None:
+    async def test_every_way_to_save_returns_warnings(self, client: httpx.AsyncClient) -> None:
         body = {"name": "live", "category": "grounding", "rules": LIVE}
         answer = await client.post(URL, json=body)
         assert where(answer) == [["rules", "unjudged_action"]]
@@ -243,7 +245,7 @@ class TestWarnings:
         assert where(await client.post(f"{url}/rollback", json={"version": 2})) == []
         assert "warnings" not in (await client.get(url)).json()
 
-    async def test_the_schema_of_the_api_has_them(self, client: httpx.AsyncClient) -> None:
+    async def test_api_schema_describes_warnings(self, client: httpx.AsyncClient) -> None:
         schema = (await client.get("/openapi.json")).json()
         for path, method, status in (
             (URL, "post", "201"),
@@ -257,12 +259,12 @@ class TestWarnings:
             warning = model["properties"]["warnings"]["items"]["$ref"].rpartition("/")[2]
             assert set(schema["components"]["schemas"][warning]["properties"]) == {"loc", "msg"}
 
-    async def test_what_the_gateway_lacks_is_known(self, client: httpx.AsyncClient) -> None:
+    async def test_warnings_know_what_the_gateway_lacks(self, client: httpx.AsyncClient) -> None:
         rules = {"contradiction_action": "correct", "llm_grounding_check": True}
         answer = await client.post(f"{URL}/validate", json={"name": "x", "category": "grounding", "rules": rules})
         assert where(answer) == [["rules", "contradiction_action"], ["rules", "llm_grounding_model"]]
 
-    async def test_a_policy_can_be_checked_without_being_saved(self, client: httpx.AsyncClient) -> None:
+    async def test_policy_can_be_validated_without_saving(self, client: httpx.AsyncClient) -> None:
         body = {"name": "live", "category": "grounding", "rules": LIVE}
         answer = await client.post(f"{URL}/validate", json=body)
         assert where(answer) == [["rules", "unjudged_action"]]
@@ -273,7 +275,7 @@ class TestWarnings:
         assert error["loc"] == ["rules", "reasoning_action"]
 
 
-async def test_a_default_follows_the_rule_that_it_depends_on(client: httpx.AsyncClient) -> None:
+async def test_default_follows_the_rule_that_it_depends_on(client: httpx.AsyncClient) -> None:
     answer = await client.post(URL, json={"name": "x", "category": "grounding"})
     url = f"{URL}/{answer.json()['id']}"
     assert answer.json()["rules"]["reasoning_action"] == "pass"

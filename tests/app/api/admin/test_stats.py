@@ -1,7 +1,8 @@
-"""The event log in numbers, and the threshold that its scores suggest."""
+"""Statistics of the event log, and the suggested threshold."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,9 @@ async def asked(client: httpx.AsyncClient, path: str, **params: Any) -> dict[str
 async def log(
     resources: SimpleNamespace, event: Event, decision: MakeDecision, until: Callable[..., Any]
 ) -> SimpleNamespace:
-    """A hundred requests, one a minute: number N took N+1 ms, every tenth was blocked, every fifth is of agent b."""
+    """A hundred requests, one per minute: number N took N+1 ms, every tenth was blocked, and every fifth is
+    by agent b.
+    """
     allow = decision(action=Action.ALLOW, reason_code=None, reason="fine", phase=Phase.AFTER_WORKFLOW, latency_ms=4.0)
     for number in range(100):
         blocked = number % 10 == 0
@@ -121,7 +124,7 @@ async def test_buckets_have_no_gaps(client: httpx.AsyncClient, log: SimpleNamesp
     ] == [("00:00", 29), ("01:00", 1)]
 
 
-async def test_the_last_day_is_the_default(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+async def test_default_period_is_the_last_day(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     assert (await asked(client, "stats"))["totals"]["requests"] == 0
 
 
@@ -135,7 +138,7 @@ async def test_the_last_day_is_the_default(client: httpx.AsyncClient, log: Simpl
         ({"agents": "a"}, ["query", "agents"]),
     ],
 )
-async def test_bad_parameters_are_named(
+async def test_invalid_parameters_are_named(
     client: httpx.AsyncClient, resources: SimpleNamespace, params: dict[str, str], loc: list[str]
 ) -> None:
     answer = await client.get("/admin/v1/stats", params=params)
@@ -143,11 +146,12 @@ async def test_bad_parameters_are_named(
     assert answer.json()["errors"][0]["loc"] == loc
 
 
-async def test_a_threshold_lets_pass_all_good_runs_but_the_percentile(
+async def test_threshold_passes_all_good_runs_but_the_percentile(
     client: httpx.AsyncClient, log: SimpleNamespace
 ) -> None:
-    """The lowest scores of the ninety runs allowed are 0.01, 0.02, … without every tenth; the fifth percentile of them
-    is the fifth, 0.05, under which lie four. Of the ten that were blocked, 0.00 alone lies under it."""
+    """The lowest scores of the ninety allowed runs are 0.01, 0.02, … without every tenth. Their fifth percentile is the
+    fifth score, 0.05, and four are below it. Of the ten blocked runs, only 0.00 is below it.
+    """
     found = await asked(client, "calibration", **DAY)
     assert found["threshold"] == 0.05
     assert found["runs"] == {"good": 90, "bad": 10}
@@ -163,8 +167,8 @@ async def test_a_threshold_lets_pass_all_good_runs_but_the_percentile(
     assert average["threshold"] == pytest.approx((0.99 + 1.0 + 1.0) / 3)
 
 
-async def test_marks_overrule_what_was_decided(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
-    """Number 50 was blocked for nothing, number 51 should have been."""
+async def test_feedback_overrides_the_decision(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+    """Number 50 was wrongly blocked, and number 51 was wrongly allowed."""
     for number, correct in ((50, False), (51, False), (52, True)):
         body = {"request_id": f"req_{number * 60:06d}", "correct": correct}
         assert (await client.post("/admin/v1/feedback", json=body)).status_code == 201
@@ -173,8 +177,8 @@ async def test_marks_overrule_what_was_decided(client: httpx.AsyncClient, log: S
     assert marked["runs"] == {"good": 2, "bad": 10}
     assert marked["threshold"] == 0.5
     assert marked["would_block"] == {"good": 0, "bad": 5}
-    # Of the hundred runs with a score each hundredth, 52 lie under 0.52: 50 as one that was good, 51 as one that was
-    # bad, and 52 not yet.
+    # The scores are 0.00 to 0.99, so 52 runs are below 0.52. They include number 50, which was good, and number 51,
+    # which was bad, but not number 52.
     assert [marked["thresholds"][step] for step in (0, 52, 53)] == [
         {"threshold": 0.0, "runs": 0, "good": 0, "bad": 0, "marked_good": 0, "marked_bad": 0},
         {"threshold": 0.52, "runs": 52, "good": 1, "bad": 6, "marked_good": 1, "marked_bad": 1},
@@ -187,3 +191,71 @@ async def test_without_a_good_run_there_is_no_threshold(client: httpx.AsyncClien
     found = await asked(client, "calibration", agent="nobody")
     assert (found["threshold"], found["would_block"], found["runs"]) == (None, None, {"good": 0, "bad": 0})
     assert (await client.get("/admin/v1/calibration", params={"percentile": 100})).status_code == 422
+
+
+@pytest.fixture
+async def spent(resources: SimpleNamespace, event: Event, until: Callable[..., Any]) -> SimpleNamespace:
+    """Requests from 00:30 to 05:00, every ten minutes: models with and without a price, by two keys and without one."""
+    for number in range(28):
+        made = event(
+            number,
+            ts=datetime(2026, 1, 1, 0, 30, tzinfo=UTC) + timedelta(minutes=10 * number),
+            agent="a" if number % 2 else "b",
+            model=("gpt-4o", "gpt-4o-mini", "our-llama")[number % 3],
+            key_prefix=("gl_one", "gl_two", None, None)[number % 4],
+            prompt_tokens=1_000,
+            completion_tokens=None if number % 3 == 1 else 500,
+        )
+        await resources.events.append(made)
+    await until(lambda: resources.events.written == 28)
+    return resources
+
+
+# Numbers 3 to 20 are asked for: six requests to each model. A thousand tokens of gpt-4o cost 0.0025 dollars in the
+# prompt and 0.01 in the reply; of gpt-4o-mini, 0.00015 in the prompt.
+SPENT = {"since": "2026-01-01T01:00:00Z", "until": "2026-01-01T03:55:00Z"}
+
+
+async def test_tokens_and_their_cost(client: httpx.AsyncClient, spent: SimpleNamespace) -> None:
+    found = await asked(client, "usage", **SPENT, by="model", bucket="hour")
+    totals = found["totals"]
+    assert (totals["requests"], totals["prompt_tokens"], totals["completion_tokens"]) == (18, 18_000, 6_000)
+    assert totals["cost_usd"] == pytest.approx(6 * 0.0075 + 6 * 0.00015)
+    assert totals["unpriced_tokens"] == {"our-llama": 9_000}
+    costs = {group["key"]: group["cost_usd"] for group in found["groups"]}
+    assert costs == {"gpt-4o": pytest.approx(0.045), "gpt-4o-mini": pytest.approx(0.0009), "our-llama": None}
+    assert list(costs) == ["gpt-4o", "gpt-4o-mini", "our-llama"]
+    assert [(bucket["start"], bucket["requests"]) for bucket in found["buckets"]] == [
+        (f"2026-01-01T0{hour}:00:00Z", 6) for hour in (1, 2, 3)
+    ]
+    assert found["prices"]["as_of"] == "2026-01-31"
+
+
+async def test_tokens_by_key_and_agent(client: httpx.AsyncClient, spent: SimpleNamespace) -> None:
+    found = await asked(client, "usage", **SPENT, by="key")
+    assert {group["key"]: group["requests"] for group in found["groups"]} == {"gl_one": 5, "gl_two": 4, None: 9}
+    found = await asked(client, "usage", **SPENT, by="agent", key="gl_two")
+    assert [(group["key"], group["requests"]) for group in found["groups"]] == [("a", 4)]
+    assert found["totals"]["requests"] == 4
+
+
+async def test_usage_from_rollups_equals_usage_from_rows(
+    client: httpx.AsyncClient, spent: SimpleNamespace, decision: MakeDecision
+) -> None:
+    policy = decision().policy_id
+    for params in ({}, {"agent": "a"}, {"model": "gpt-4o"}, {"key": "gl_one"}, {"policy": policy}):
+        counts = []
+        for start in (0, 30):  # With half hours at the ends, the first and the last hour are read row by row.
+            span = {"since": f"2026-01-01T00:{start:02}:00Z", "until": f"2026-01-01T06:{start:02}:00Z"}
+            found = await asked(client, "usage", **span, by="model", **params)
+            counts.append((found["totals"], found["groups"]))
+        assert counts[0] == counts[1]
+        assert counts[0][0]["requests"] > 0
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"by": "policy"}, {"bucket": "minute"}, {"run_id": "r"}, {"bucket": "hour", "since": "1990-01-01T00:00:00Z"}],
+)
+async def test_usage_that_cannot_be_computed_is_rejected(client: httpx.AsyncClient, params: dict[str, str]) -> None:
+    assert (await client.get("/admin/v1/usage", params=params)).status_code == 422

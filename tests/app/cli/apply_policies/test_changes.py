@@ -1,4 +1,4 @@
-"""Plans: what is different between a file and a gateway, and nothing else."""
+"""Plans contain the differences between a file and a gateway, and nothing else."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def present(*drafts: PolicyDraft) -> list[ExistingPolicy]:
 
 
 class Recording:
-    """A target that notes what is done to it."""
+    """A target that records its changes."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -65,7 +65,7 @@ def test_only_differences_are_applied_and_deletions_come_last() -> None:
     assert carried_out(pruned) == ["create new", "replace pol_other v3 5", "delete pol_gone v3"]
 
 
-def test_only_what_is_written_is_warned_of() -> None:
+def test_only_written_policies_cause_warnings() -> None:
     plan = plan_changes([drafted("same"), drafted("new")], present(drafted("same"), drafted("gone")), prune=True)
     assert asyncio.run(warnings_about(plan, Recording())) == ["new: rules.min_chunks: Hm."]
 
@@ -76,11 +76,11 @@ def test_without_differences_there_are_no_changes(prune: bool) -> None:
     assert plan_changes(drafts, present(*drafts), prune=prune).changes == []
 
 
-def test_an_empty_file_prunes_everything() -> None:
+def test_empty_file_prunes_everything() -> None:
     assert carried_out(plan_changes([], present(drafted("a")), prune=True)) == ["delete pol_a v3"]
 
 
-def test_a_change_is_described_field_by_field() -> None:
+def test_change_is_described_field_by_field() -> None:
     wanted = [
         drafted("changed", rules={"min_chunks": 3}, scope={"agents": ["a"]}),
         drafted("new", rules={"max_source_age_days": 365}, priority=2),
@@ -93,7 +93,7 @@ def test_a_change_is_described_field_by_field() -> None:
     ]
 
 
-def test_a_change_of_category_is_described() -> None:
+def test_change_of_category_is_described() -> None:
     grounding = parse_document({"name": "a", "category": "grounding"})
     (step,) = plan_changes([grounding], present(drafted("a")), prune=False).changes
     lines = list(describe(step))

@@ -1,4 +1,4 @@
-"""Files of policies: TOML and JSON, with errors that name the key."""
+"""Policy files in TOML and JSON, with errors that name the key."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_policies_are_read_from_toml_and_json(text: str, json: bool) -> None:
     assert list(read_policies(text, json=json)) == [GATE]
 
 
-def test_a_written_file_can_be_read_again() -> None:
+def test_written_file_can_be_read_again() -> None:
     drafts = [GATE, parse_document({"name": "b", "category": "grounding", "scope": {"keys": ["ci-*"]}})]
     assert list(read_policies(policy_file(drafts), json=True)) == drafts
 

@@ -1,4 +1,4 @@
-"""A gateway as a target: what it answers is read with care, whoever it is."""
+"""A gateway as a target: its responses are validated."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ Answer = httpx.Response | Exception
 
 
 def asked(work: Callable[[GatewayTarget], Any], *answers: Answer) -> tuple[Any, list[httpx.Request]]:
-    """What ``work`` returns where the gateway gives ``answers``, and the requests that it was sent."""
+    """The result of ``work`` if the gateway returns ``answers``, and the requests it received."""
     waiting, requests = list(answers), []
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -66,7 +66,7 @@ def test_changes_send_the_version_that_was_read() -> None:
 WARNING = {"loc": ["rules", "stream_mode"], "msg": "…"}
 
 
-def test_the_gateway_knows_what_to_warn_of() -> None:
+def test_warnings_come_from_the_gateway() -> None:
     answer = httpx.Response(200, json={"policy": {}, "warnings": [WARNING]})
     found, (request,) = asked(lambda target: target.warnings(PRESENT.draft), answer)
     assert found == [RuleWarning(loc=("rules", "stream_mode"), msg="…")]
@@ -75,12 +75,12 @@ def test_the_gateway_knows_what_to_warn_of() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 405])
-def test_an_old_gateway_warns_of_nothing(status: int) -> None:
+def test_old_gateway_without_warnings_is_supported(status: int) -> None:
     assert asked(lambda target: target.warnings(PRESENT.draft), httpx.Response(status))[0] == []
 
 
 @pytest.mark.parametrize("answer", [{}, [], {"warnings": [{"loc": []}]}, {"warnings": 7}])
-def test_odd_warnings_are_not_from_a_gateway(answer: Any) -> None:
+def test_malformed_warnings_are_reported_as_no_gateway(answer: Any) -> None:
     with pytest.raises(TargetError, match="not a Groundlane gateway"):
         asked(lambda target: target.warnings(PRESENT.draft), httpx.Response(200, json=answer))
 
@@ -100,7 +100,7 @@ def test_odd_warnings_are_not_from_a_gateway(answer: Any) -> None:
         (page(7), "cannot read"),
     ],
 )
-def test_an_unexpected_answer_is_a_one_line_error(answer: Answer, said: str) -> None:
+def test_unexpected_answer_is_a_one_line_error(answer: Answer, said: str) -> None:
     with pytest.raises(TargetError, match=said) as caught:
         asked(lambda target: target.list(), answer)
     assert "\n" not in str(caught.value)

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from app.events.records import ClaimRow
-from tests.support.browser import check_everywhere
-from tests.support.dashboard_seed import event, write
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.browser import check_everywhere
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.storage.dashboard_seed import event, write
 
 AGENT = "calibrated"
 
@@ -45,7 +45,7 @@ def figures(page: str) -> dict[str, str]:
     return dict(re.findall(r'data-figure="(\w+)">([^<]+)<', page))
 
 
-def test_a_threshold_counts_blocked_runs_and_feedback(client: httpx.Client) -> None:
+def test_threshold_counts_blocked_runs_and_feedback(client: httpx.Client) -> None:
     """Nineteen runs score below 0.5: nine bad (eight of the nine blocked, one allowed) and ten good."""
     page = client.get("/dashboard/calibration", params={"agent": AGENT, "threshold": 0.5}).text
     assert figures(page) == {
@@ -55,20 +55,20 @@ def test_a_threshold_counts_blocked_runs_and_feedback(client: httpx.Client) -> N
     assert "Scores of 40 runs" in page
 
 
-def test_the_initial_threshold_is_the_percentile_of_good_runs(client: httpx.Client) -> None:
+def test_initial_threshold_is_the_percentile_of_good_runs(client: httpx.Client) -> None:
     """The 10th percentile of 31 good runs is the fourth: 0.1 (marked good), 0.25, 0.275, 0.325 (0.3 is bad)."""
     page = client.get("/dashboard/calibration", params={"agent": AGENT, "percentile": 10}).text
     assert "10% of good runs score 0.325 or less" in page
     assert figures(page)["at"] == "0.32"
 
 
-def test_an_agent_without_runs_gets_an_empty_page(client: httpx.Client) -> None:
+def test_agent_without_runs_gets_an_empty_page(client: httpx.Client) -> None:
     page = client.get("/dashboard/calibration", params={"agent": "nobody at all"}).text
     assert "No scores yet" in page
     assert client.get("/dashboard/calibration", params={"threshold": 2}).status_code == 422
 
 
-def test_a_threshold_is_filled_into_the_policy_form_but_not_saved(gateway: Gateway, client: httpx.Client) -> None:
+def test_threshold_is_filled_into_the_policy_form_but_not_saved(gateway: Gateway, client: httpx.Client) -> None:
     policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": [AGENT]}, mode="shadow")
     way = f"/dashboard/calibration?policy={policy['id']}&amp;agent={AGENT}"
     assert way in client.get(f"/dashboard/policies/{policy['id']}").text
@@ -93,7 +93,7 @@ def test_a_threshold_is_filled_into_the_policy_form_but_not_saved(gateway: Gatew
 
 
 @pytest.mark.browser
-def test_a_threshold_is_moved_by_pointer_and_keys_and_becomes_a_draft(page: Any, gateway: Gateway) -> None:
+def test_threshold_is_moved_by_pointer_and_keys_and_becomes_a_draft(page: Any, gateway: Gateway) -> None:
     policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": [AGENT]}, mode="shadow")
     page.goto("/dashboard/calibration")
     page.get_by_label("Policy").select_option(policy["id"])
@@ -118,7 +118,7 @@ def test_a_threshold_is_moved_by_pointer_and_keys_and_becomes_a_draft(page: Any,
     page.get_by_role("button", name="Use in this policy").click()
     page.wait_for_url("**/edit?**")
     assert page.get_by_label("min_grounding_score", exact=True).input_value() == "0.3"
-    page.get_by_role("button", name="Save").last.click()
+    page.get_by_role("button", name="Save", exact=True).last.click()
     page.wait_for_url("**?done=saved")
     rules = gateway.admin.get(f"/policies/{policy['id']}").json()["rules"]
     assert (rules["min_grounding_score"], rules["action_on_violation"]) == (0.3, "block")

@@ -6,13 +6,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.browser import check_everywhere, csrf_of
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.browser import check_everywhere, csrf_of
+from tests.support.gateways.live_gateway import Gateway
 
 KEY = re.compile(r"gl-[a-z2-7]{8}-[A-Za-z0-9_-]{43}")
 
 
-def test_a_key_is_shown_once_and_works_until_it_is_revoked(client: httpx.Client, gateway: Gateway) -> None:
+def test_key_is_shown_once_and_works_until_it_is_revoked(client: httpx.Client, gateway: Gateway) -> None:
     filled = {"name": "team <b>red</b>", "models": "gpt-*, claude-*", "collections": "", "requests_per_minute": "60"}
     made = client.post("/dashboard/keys", data=filled)
     assert made.status_code == 201
@@ -58,12 +58,12 @@ def test_errors_are_shown_at_their_field_and_entries_are_kept(client: httpx.Clie
     assert 'value="hr-*"' in answer.text
 
 
-def test_an_unknown_key_is_an_error_page(client: httpx.Client) -> None:
+def test_unknown_key_is_an_error_page(client: httpx.Client) -> None:
     assert client.get("/dashboard/keys/key_nobody").status_code == 404
     assert client.post("/dashboard/keys/key_nobody/revoke").status_code == 404
 
 
-def test_the_list_of_keys_is_paginated(client: httpx.Client, gateway: Gateway) -> None:
+def test_list_of_keys_is_paginated(client: httpx.Client, gateway: Gateway) -> None:
     for number in range(52):
         gateway.admin.post("/keys", json={"name": f"zz page {number:02d}"})
     first = client.get("/dashboard/keys").text

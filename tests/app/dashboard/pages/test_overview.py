@@ -1,19 +1,22 @@
 """The overview: the admin API's statistics by time range, agent, model and policy, and the live feed."""
 
+import html
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.browser import DESKTOP, check_everywhere, open_page, sign_in
-from tests.support.dashboard_seed import AGENT, FINE, ask, events, play, write
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.browser import DESKTOP, check_everywhere, open_page, sign_in
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.storage.dashboard_seed import AGENT, FINE, ask, event, events, play, write
 
 HOSTILE = "<script>alert(1)</script>\u202eevil"
 
 
-def test_the_statistics_match_the_admin_api(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
+def test_statistics_match_the_admin_api(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
     told = gateway.admin.get("/stats", params={"agent": "leaflet-desk"}).json()["totals"]
     shown = client.get("/dashboard/", params={"agent": "leaflet-desk"}).text
     assert told["requests"] > 50
@@ -28,7 +31,83 @@ def test_every_time_range_and_grouping_is_shown(client: httpx.Client, span: str,
     answer = client.get("/dashboard/", params={"span": span, "by": by})
     assert answer.status_code == 200
     assert f"By {by}" in answer.text
-    assert answer.text.count('<figure class="chart">') == 4
+    assert answer.text.count('<figure class="chart">') == 6
+
+
+@pytest.mark.parametrize("cost", ["model", "agent", "key"])
+def test_tokens_and_costs_match_the_admin_api(client: httpx.Client, gateway: Gateway, cost: str) -> None:
+    day = {"from": "2026-01-10T00:00", "to": "2026-01-12T00:00"}
+    at = datetime(2026, 1, 11, 12, tzinfo=UTC)
+    spent = [
+        event(
+            f"req_cost_{cost}_{number}",
+            ts=at,
+            agent="spender",
+            model=model,
+            key_prefix="gl_spends",
+            prompt_tokens=10**6,
+        )
+        for number, model in enumerate(("gpt-4o", "our-llama"))
+    ]
+    write(gateway.database, spent)
+    params = {"since": "2026-01-10T00:00:00Z", "until": "2026-01-12T00:00:00Z", "agent": "spender", "by": cost}
+    told = gateway.admin.get("/usage", params=params).json()
+    shown = client.get("/dashboard/", params={**day, "agent": "spender", "cost": cost}).text
+    assert f"Tokens and cost by {cost}" in shown
+    assert f"<dt>Cost</dt><dd>${told['totals']['cost_usd']:,.2f}</dd>" in shown
+    assert "The price is unknown for" in shown
+    assert "Cost, in the period before" in shown
+    for group in told["groups"]:
+        assert f"{group['prompt_tokens']:,}" in shown
+
+
+def test_costs_by_key_name_the_keys(client: httpx.Client, gateway: Gateway) -> None:
+    key = gateway.admin.post("/keys", json={"name": "Night <desk>"}).json()
+    at = datetime(2026, 1, 21, 12, tzinfo=UTC)
+    write(gateway.database, [event("req_named_key", ts=at, agent="named", key_prefix=key["prefix"])])
+    params = {"from": "2026-01-21T00:00", "to": "2026-01-22T00:00", "agent": "named", "cost": "key"}
+    shown = client.get("/dashboard/", params=params).text
+    assert f'{key["prefix"]}</span> <span class="muted small">Night &lt;desk&gt;</span>' in shown
+
+
+def test_custom_range_is_compared_with_the_period_before(client: httpx.Client, gateway: Gateway) -> None:
+    first, second = datetime(2025, 6, 3, 12, tzinfo=UTC), datetime(2025, 6, 4, 12, tzinfo=UTC)
+    counts = ((first, 4, "allow"), (second, 6, "block"))
+    requests = [
+        event(f"req_{ts:%d}_{number}", ts=ts, agent="compared", action=action)
+        for ts, many, action in counts
+        for number in range(many)
+    ]
+    write(gateway.database, requests)
+    params = {"from": "2025-06-04T00:00", "to": "2025-06-05T00:00", "agent": "compared"}
+    shown = client.get("/dashboard/", params=params).text
+    assert "<dt>Requests</dt><dd>6</dd>" in shown
+    assert "50% more than in the period before" in shown
+    assert "up 100 points from 0.0% in the period before" in shown
+    assert shown.count('class="curve before tone-before"') == 5
+    assert 'value="2025-06-04T00:00"' in shown
+    # Each point of a chart links to its requests, with the filters of the page.
+    hour = "agent=compared&amp;since=2025-06-04T12%3A00&amp;until=2025-06-04T13%3A00"
+    assert shown.count(f'href="/dashboard/requests?{hour}"') == 12
+    listed = client.get(f"/dashboard/requests?{html.unescape(hour)}").text
+    assert listed.count('class="whole-row"') == 6
+    # A preset ends the custom range.
+    assert 'href="/dashboard/?agent=compared&amp;span=week"' in shown
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"from": "2026-01-02T00:00", "to": "2026-01-01T00:00"}, "must start before it ends"),
+        ({"from": "2999-01-02T00:00"}, "must not start in the future"),
+        ({"from": "2020-01-01T00:00"}, "must be at most 366 days"),
+        ({"from": "yesterday"}, "not a valid time"),
+    ],
+)
+def test_malformed_time_range_is_an_error_page(client: httpx.Client, params: dict[str, str], message: str) -> None:
+    answer = client.get("/dashboard/", params=params)
+    assert answer.status_code == 422
+    assert message in answer.text
 
 
 def test_without_requests_the_page_suggests_what_to_do(client: httpx.Client) -> None:
@@ -38,13 +117,13 @@ def test_without_requests_the_page_suggests_what_to_do(client: httpx.Client) -> 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
 
 
-def test_an_invalid_time_range_is_an_error_page(client: httpx.Client) -> None:
+def test_invalid_time_range_is_an_error_page(client: httpx.Client) -> None:
     answer = client.get("/dashboard/", params={"span": "century"})
     assert answer.status_code == 422
     assert "span: must be " in answer.text
 
 
-def test_the_live_feed_sends_decisions_as_they_are_made(
+def test_live_feed_sends_decisions_as_they_are_made(
     client: httpx.Client, gateway: Gateway, played: dict[str, str]
 ) -> None:
     with client.stream("GET", "/dashboard/live", params={"agent": AGENT}) as stream:
@@ -63,7 +142,7 @@ def test_the_live_feed_sends_decisions_as_they_are_made(
         assert "data: " in next(line for line in stream.iter_lines() if line.startswith("data"))
 
 
-def test_the_live_feed_ends_with_its_session(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_feed_ends_with_its_session(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.dashboard.live_feed.LOOK_S", 0.01)
     with sign_in(gateway) as own, sign_in(gateway) as other:
         other.cookies = own.cookies
@@ -73,7 +152,7 @@ def test_the_live_feed_ends_with_its_session(gateway: Gateway, monkeypatch: pyte
 
 
 @pytest.mark.browser
-def test_the_overview_in_a_browser(page: object, gateway: Gateway, played: dict[str, str]) -> None:
+def test_overview_in_a_browser(page: object, gateway: Gateway, played: dict[str, str]) -> None:
     """Tooltips, filtering without a page load, grouping, and a decision that arrives."""
     page.goto("/dashboard/")
     page.wait_for_selector("#live.on")
@@ -91,7 +170,22 @@ def test_the_overview_in_a_browser(page: object, gateway: Gateway, played: dict[
 
 
 @pytest.mark.browser
-def test_the_page_works_with_the_keyboard_alone(page: object) -> None:
+def test_custom_range_is_chosen_without_a_page_load(page: Any, gateway: Gateway) -> None:
+    ts = datetime(2025, 3, 4, 12, tzinfo=UTC)
+    # A single point, none before, and millions of tokens.
+    write(gateway.database, [event("req_range", ts=ts, agent="ranged", model="gpt-4o", prompt_tokens=45_000_000)])
+    page.goto("/dashboard/?agent=ranged")
+    page.fill("#f-from", "2025-03-04T01:00")
+    page.fill("#f-to", "2025-03-05T01:00")
+    page.wait_for_selector("dd:has-text('$112.50')")
+    assert page.locator("#ranges [aria-current]").count() == 0
+    page.locator('nav[aria-label="Group costs by"] >> text=Key').press("Enter")
+    page.wait_for_selector("h2:has-text('cost by key')")
+    check_everywhere(page)
+
+
+@pytest.mark.browser
+def test_page_works_with_the_keyboard_alone(page: object) -> None:
     page.goto("/dashboard/keys")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -124,7 +218,7 @@ def test_signing_in_the_theme_and_signing_out_in_a_browser(browser: object, gate
 
 
 @pytest.mark.browser
-def test_the_pages_work_without_javascript(browser: object, gateway: Gateway, client: httpx.Client) -> None:
+def test_pages_work_without_javascript(browser: object, gateway: Gateway, client: httpx.Client) -> None:
     with open_page(browser, gateway, client, java_script_enabled=False) as page:
         page.goto("/dashboard/")
         page.select_option("#f-agent", "research")
@@ -139,7 +233,7 @@ def test_the_pages_work_without_javascript(browser: object, gateway: Gateway, cl
         page.wait_for_selector("html[data-theme=dark]", state="attached")
 
 
-def test_a_fresh_gateway_has_an_overview(start_gateway: Callable[..., Gateway]) -> None:
+def test_fresh_gateway_has_an_overview(start_gateway: Callable[..., Gateway]) -> None:
     gateway = start_gateway()
     with sign_in(gateway) as client:
         empty = client.get("/dashboard/").text
@@ -149,3 +243,31 @@ def test_a_fresh_gateway_has_an_overview(start_gateway: Callable[..., Gateway]) 
         play(gateway)
         assert "<dt>Requests</dt><dd>7</dd>" in client.get("/dashboard/").text
         assert json.dumps(AGENT)[1:-1] in client.get("/dashboard/").text
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("gateway")
+def test_long_names_take_one_line_on_every_screen(browser: Any, start_gateway: Callable[..., Gateway]) -> None:
+    gateway = start_gateway()
+    names = ["support-" + "assistant-" * 12, "An agent that was given a whole sentence as its name " * 3, "x" * 180]
+    now = datetime.now(UTC)
+    write(gateway.database, [event(f"req_{at}", ts=now, agent=name, model=name) for at, name in enumerate(names)])
+    with sign_in(gateway) as client, open_page(browser, gateway, client) as page:
+        for path in ("/dashboard/", "/dashboard/requests"):
+            page.goto(path)
+            check_everywhere(page)
+            for name in page.locator("table .name").all():
+                box = name.bounding_box()
+                assert box is None or box["height"] < 30, name.inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("gateway")
+def test_single_point_of_a_line_is_a_visible_dot(browser: Any, start_gateway: Callable[..., Gateway]) -> None:
+    gateway = start_gateway()
+    write(gateway.database, [event("req_only", ts=datetime.now(UTC), trust_score=0.5)])
+    with sign_in(gateway) as client, open_page(browser, gateway, client) as page:
+        page.goto("/dashboard/")
+        dots = page.locator(".curve.dots")
+        assert "M" in dots.get_attribute("d")
+        assert float(dots.evaluate("dot => parseFloat(getComputedStyle(dot).strokeWidth)")) >= 6

@@ -8,11 +8,11 @@ import pytest
 
 from app.dashboard.playground.examples import EXAMPLES
 from judges.types import Label
-from tests.support.browser import check, check_everywhere
-from tests.support.dashboard_seed import FALSE, FINE, OPEN
-from tests.support.live_gateway import UPSTREAM_KEY, Gateway
-from tests.support.mock_upstream import json_reply
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.browser import check, check_everywhere
+from tests.support.gateways.live_gateway import UPSTREAM_KEY, Gateway
+from tests.support.gateways.mock_upstream import json_reply
+from tests.support.storage.dashboard_seed import FALSE, FINE, OPEN
 
 PAGE, WATCH = "/dashboard/playground", "/dashboard/playground/watch"
 DOCUMENT = {"doc_name": "hr.pdf", "doc_text": FINE, "doc_relevance": "0.9", "doc_age": "3"}
@@ -49,7 +49,7 @@ def test_sentences_arrive_with_verdict_and_evidence_as_they_are_judged(client: h
 
 
 @pytest.mark.usefixtures("judge")
-def test_a_selected_policy_applies_though_disabled_and_out_of_scope(client: httpx.Client, gateway: Gateway) -> None:
+def test_selected_policy_applies_though_disabled_and_out_of_scope(client: httpx.Client, gateway: Gateway) -> None:
     rules = {"contradiction_action": "block", "min_citations": 0, "abstention_response": "Ask somebody else."}
     policy = gateway.policy("grounding", rules, scope={"agents": ["somebody-else"]}, enabled=False)
     lines = told(client, answer=f"{FINE} {FALSE} {OPEN}", policy=policy["id"])
@@ -61,7 +61,7 @@ def test_a_selected_policy_applies_though_disabled_and_out_of_scope(client: http
 
 
 @pytest.mark.usefixtures("judge")
-def test_a_withheld_sentence_is_struck_when_the_next_one_is_sent(client: httpx.Client, gateway: Gateway) -> None:
+def test_withheld_sentence_is_struck_when_the_next_one_is_sent(client: httpx.Client, gateway: Gateway) -> None:
     rules = {"unverifiable_action": "strip", "max_unverifiable_ratio": 1.0, "min_citations": 0}
     policy = gateway.policy("grounding", {**rules, "min_grounding_score": 0.0}, scope={"agents": ["nobody"]})
     lines = told(client, answer=f"{OPEN} {FINE}", policy=policy["id"])
@@ -80,7 +80,7 @@ def test_text_sent_before_judging_still_gets_its_verdict(client: httpx.Client, g
         assert f'<bdi class="words">{text}</bdi>' in html
 
 
-def test_a_blocked_document_ends_the_run_before_the_model_is_called(client: httpx.Client, gateway: Gateway) -> None:
+def test_blocked_document_ends_the_run_before_the_model_is_called(client: httpx.Client, gateway: Gateway) -> None:
     policy = gateway.policy("retrieval", {"max_source_age_days": 2}, scope={"agents": ["nobody"]})
     (line,) = told(client, answer=FINE, policy=policy["id"])
     assert line["kind"] == "finished"
@@ -88,7 +88,7 @@ def test_a_blocked_document_ends_the_run_before_the_model_is_called(client: http
     assert "The model wasn't called" in line["html"]
 
 
-def test_the_upstream_gets_its_own_key_and_no_header_of_the_page(client: httpx.Client, gateway: Gateway) -> None:
+def test_upstream_gets_its_own_key_and_no_header_of_the_page(client: httpx.Client, gateway: Gateway) -> None:
     gateway.upstream.script(answer(FINE, stream=True))
     lines = told(client, mode="question", question="How much leave?", model="m", answer="")
     assert "said supported" in lines[-1]["html"]
@@ -99,7 +99,7 @@ def test_the_upstream_gets_its_own_key_and_no_header_of_the_page(client: httpx.C
     assert UPSTREAM_KEY not in client.get(PAGE).text
 
 
-def test_an_upstream_error_is_shown_without_its_message(client: httpx.Client, gateway: Gateway) -> None:
+def test_upstream_error_is_shown_without_its_message(client: httpx.Client, gateway: Gateway) -> None:
     error = {"error": {"message": "Incorrect key sk-secret", "code": "invalid_api_key", "type": "x", "param": None}}
     gateway.upstream.script(json_reply(error, status=401))
     lines = told(client, mode="question", question="How much leave?", model="m")
@@ -140,14 +140,14 @@ def test_hostile_text_is_escaped(client: httpx.Client) -> None:
     assert any("U+202E" in line.get("html", "") for line in lines)
 
 
-def test_the_playground_requires_a_session(client: httpx.Client) -> None:
+def test_playground_requires_a_session(client: httpx.Client) -> None:
     for path in (PAGE, WATCH):
         assert httpx.post(f"{client.base_url}{path}", data={"answer": "a"}).status_code in (303, 401, 403)
 
 
 @pytest.mark.browser
 @pytest.mark.usefixtures("judge")
-def test_a_reply_is_watched_in_the_browser(page: Any, gateway: Gateway) -> None:
+def test_reply_is_watched_in_the_browser(page: Any, gateway: Gateway) -> None:
     page.goto(PAGE)
     check_everywhere(page)
     assert page.locator("#answer").input_value() == next(iter(EXAMPLES.values())).answer
@@ -163,3 +163,13 @@ def test_a_reply_is_watched_in_the_browser(page: Any, gateway: Gateway) -> None:
     assert "the document says 25 days" in evidence.inner_text()
     assert page.title().startswith("Playground")
     check(page)
+
+
+def test_policy_is_tried_from_its_page_and_kept_for_other_examples(client: httpx.Client, gateway: Gateway) -> None:
+    policy = gateway.policy("grounding", scope={"agents": ["nobody"]})["id"]
+    link = f"/dashboard/playground?policy={policy}"
+    assert f'href="{link}"' in client.get(f"/dashboard/policies/{policy}").text
+    for url in (link, f"{PAGE}?example=leave&policy={policy}"):
+        page = client.get(url).text
+        assert f'<option value="{policy}" selected>' in page
+        assert page.count(f"&amp;policy={policy}") == len(EXAMPLES)

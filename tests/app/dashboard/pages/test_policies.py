@@ -9,9 +9,10 @@ import pytest
 
 from app.dashboard.error_messages import readable
 from app.dashboard.policies.form_fields import entries_of
+from judges.types import Label
 from policies.templates import templates
-from tests.support.dashboard_seed import AGENT
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.storage.dashboard_seed import AGENT, FALSE, FINE, ask
 
 POLICIES = "/dashboard/policies"
 
@@ -37,7 +38,7 @@ def said_of(page: str, key: str) -> str:
     return unescape(found[1])
 
 
-def test_a_policy_is_created_from_a_template(gateway: Gateway, client: httpx.Client) -> None:
+def test_policy_is_created_from_a_template(gateway: Gateway, client: httpx.Client) -> None:
     choice = client.get(f"{POLICIES}/new").text
     assert "/dashboard/policies/new?template=Customer%20support" in choice
     filled = client.get(f"{POLICIES}/new", params={"template": "Customer support"}).text
@@ -77,6 +78,21 @@ def test_errors_are_shown_at_their_field_like_the_admin_apis(gateway: Gateway, c
     assert stored(gateway, policy["id"])["version"] == 1
 
 
+@pytest.mark.parametrize(
+    "start",
+    ["template=Customer%20support", "template=Fresh%20documents", "category=retrieval", "like", "calibration"],
+)
+def test_new_policy_opens_in_shadow_mode_and_says_so(client: httpx.Client, gateway: Gateway, start: str) -> None:
+    if start == "like":
+        start = f"like={gateway.policy('retrieval', scope={'agents': ['nobody']}, mode='enforce')['id']}"
+    if start == "calibration":
+        start = client.get("/dashboard/calibration/draft?threshold=0.6").headers["location"].partition("?")[2]
+    opened = client.get(f"/dashboard/policies/new?{start}").text
+    assert "This policy starts in shadow mode" in opened
+    (chosen,) = re.findall(r'name="mode" value="(\w+)"[^>]* checked', opened)
+    assert chosen == "shadow"
+
+
 def warnings_of(page: str) -> list[tuple[str, str]]:
     """The warnings in the form, as field and message."""
     found = page.partition('id="warnings"')[2].partition("</div>")[0]
@@ -104,14 +120,14 @@ def test_rules_that_cannot_work_together_are_named_while_the_form_is_filled_in(
     assert warnings_of(client.get(f"{POLICIES}/new", params={"template": "Customer support"}).text) == []
 
 
-def test_a_strict_template_can_be_saved_as_it_is(gateway: Gateway, client: httpx.Client) -> None:
+def test_strict_template_can_be_saved_as_it_is(gateway: Gateway, client: httpx.Client) -> None:
     (template,) = (each for each in templates() if each["name"] == "Medical Q&A")
     sent = form("grounding", template["rules"], name="medical", scope={"agents": ["nobody"]})
     answer = client.post(f"{POLICIES}/new", data=sent)
     assert answer.status_code == 303, answer.text
 
 
-def test_a_stale_edit_is_refused_and_both_versions_are_shown(gateway: Gateway, client: httpx.Client) -> None:
+def test_stale_edit_is_refused_and_both_versions_are_shown(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway, rules={"min_citations": 1, "max_claims": 5}, priority=1)
     url = f"{POLICIES}/{policy['id']}/edit"
     gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 7, "rules": {"min_citations": 2}})
@@ -164,6 +180,58 @@ def test_switches_apply_only_to_the_version_shown(gateway: Gateway, client: http
     assert (wrong.status_code, "canary_percent: " in wrong.text) == (422, True)
 
 
+def test_shadow_copy_is_compared_and_replaces_the_rules_in_force(gateway: Gateway, client: httpx.Client) -> None:
+    policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": ["on-trial"]}, priority=3)
+    rules = {"min_citations": 0, "contradiction_action": "block"}
+    sent = form("grounding", rules, name=policy["name"], scope={"agents": ["on-trial"]}) | {"do": "trial"}
+    copies = []
+    for name in (f"{policy['name']} (trial)", f"{policy['name']} (trial 2)"):
+        answer = client.post(f"{POLICIES}/{policy['id']}/edit", data={**sent, "version": "1"})
+        assert answer.status_code == 303
+        url, _, done = answer.headers["location"].partition("?")
+        copies.append(stored(gateway, url.rpartition("/")[2]))
+        assert (copies[-1]["name"], copies[-1]["mode"], done) == (name, "shadow", "done=trial")
+    copy = copies[0]
+    assert stored(gateway, policy["id"])["version"] == 1
+    gateway.judge.labels |= {"40 days": Label.CONTRADICTED}
+    requests = [ask(gateway, text, grounding={"agent": "on-trial"}) for text in (FINE, f"{FINE} {FALSE}")]
+    for request_id in requests:
+        gateway.trace(request_id)
+    shown = client.get(f"{POLICIES}/{copy['id']}").text
+    assert re.search(r"Different from .* on 1 of 2 requests", shown)
+    compared = shown.partition('id="compared"')[2].partition("</section>")[0]
+    assert [request_id in compared for request_id in requests] == [False, True]
+
+    fields = {"version": "1", "other": policy["id"], "other_version": "1"}
+    for wrong, status in (({"version": "2"}, 412), ({"other_version": "2"}, 412), ({"other": copies[1]["id"]}, 409)):
+        answer = client.post(f"{POLICIES}/{copy['id']}/replace", data=fields | wrong)
+        assert (answer.status_code, stored(gateway, policy["id"])["version"]) == (status, 1)
+    answer = client.post(f"{POLICIES}/{copy['id']}/replace", data=fields)
+    assert answer.headers["location"] == f"{POLICIES}/{policy['id']}?done=replaced"
+    now = stored(gateway, policy["id"])
+    assert (now["version"], now["mode"], now["priority"], now["name"]) == (2, "enforce", 3, policy["name"])
+    assert now["rules"] == copy["rules"]
+    assert gateway.admin.get(f"/policies/{copy['id']}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"scope": {"agents": ["other"]}}, {"mode": "enforce"}, {"category": "retrieval", "rules": {}}],
+    ids=lambda change: next(iter(change)),
+)
+def test_only_a_shadow_policy_of_the_same_kind_and_scope_can_replace_another(
+    gateway: Gateway, client: httpx.Client, change: dict[str, Any]
+) -> None:
+    scope = {"agents": ["replaceable"]}
+    policy = gateway.policy("grounding", scope=scope)
+    copy = gateway.policy(**{"category": "grounding", "scope": scope, "mode": "shadow", **change})
+    assert 'id="compared"' not in client.get(f"{POLICIES}/{copy['id']}").text
+    fields = {"version": "1", "other": policy["id"], "other_version": "1"}
+    assert client.post(f"{POLICIES}/{copy['id']}/replace", data=fields).status_code == 409
+    assert stored(gateway, policy["id"])["version"] == 1
+    assert stored(gateway, copy["id"])["version"] == 1
+
+
 def test_versions_can_be_compared_and_rolled_back_to(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway, rules={"abstention_response": "Ask a doctor."})
     patch = {"rules": {"abstention_response": "Ask a pharmacist."}, "priority": 3}
@@ -191,7 +259,7 @@ def test_deleting_asks_first_and_versions_can_be_restored(gateway: Gateway, clie
     assert client.post(f"{url}/delete", data={"version": "1"}).status_code == 303
     assert client.get(url).status_code == 404
     late = client.post(f"{url}/edit", data=edited)
-    assert (late.status_code, "deleted in the meantime" in late.text) == (404, True)
+    assert (late.status_code, "has deleted this policy" in late.text) == (404, True)
     versions = client.get(f"{url}/versions").text
     assert f"new?like={policy['id']}&amp;version=1" in versions
     assert "Roll back" not in versions
@@ -199,7 +267,7 @@ def test_deleting_asks_first_and_versions_can_be_restored(gateway: Gateway, clie
     assert 'name="rules.max_claims" value="77"' in copy
 
 
-def test_a_hostile_name_is_escaped_on_every_page(gateway: Gateway, client: httpx.Client) -> None:
+def test_hostile_name_is_escaped_on_every_page(gateway: Gateway, client: httpx.Client) -> None:
     name = "\u202e<script>alert(1)</script>\"'{{7*7}}"
     policy = made(gateway, name=name, rules={"abstention_response": "<img src=x onerror=alert(1)>" * 50})
     gateway.admin.patch(f"/policies/{policy['id']}", json={"rules": {"abstention_response": "</details>"}})

@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from judges.types import Label
-from tests.support.browser import check, check_everywhere, open_page, sign_in
-from tests.support.dashboard_seed import AGENT, DOCUMENT, FALSE, FINE
-from tests.support.live_gateway import Gateway
-from tests.support.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer
+from tests.support.gateways.browser import check, check_everywhere, open_page, sign_in
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.storage.dashboard_seed import AGENT, DOCUMENT, FALSE, FINE
 
 pytestmark = pytest.mark.browser
 
@@ -26,6 +26,8 @@ def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callabl
         page.get_by_role("link", name="Create a policy").click()
         check(page)
         page.get_by_role("link", name=re.compile("^Customer support")).click()
+        page.get_by_text("This policy starts in shadow mode").wait_for()
+        page.get_by_role("radiogroup", name="mode").get_by_role("radio", name="enforce").check()
         page.get_by_label("agents, item 1").fill("leaflet-desk")
         page.get_by_label("abstention_response").fill("Please ask your pharmacist.")
         page.get_by_role("button", name="Create").click()
@@ -55,7 +57,7 @@ def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callabl
         assert page.get_by_role("switch").get_attribute("aria-checked") == "false"
 
 
-def test_a_change_is_simulated_saved_and_rolled_back(page: Any, gateway: Gateway, played: dict[str, str]) -> None:
+def test_change_is_simulated_saved_and_rolled_back(page: Any, gateway: Gateway, played: dict[str, str]) -> None:
     rules = {"min_citations": 0, "unverifiable_action": "flag"}
     policy = gateway.policy("grounding", rules, scope={"agents": [AGENT]}, mode="shadow")
     url = f"/dashboard/policies/{policy['id']}"
@@ -74,16 +76,16 @@ def test_a_change_is_simulated_saved_and_rolled_back(page: Any, gateway: Gateway
     assert gateway.admin.get(f"/policies/{policy['id']}").json()["version"] == 1
 
     ratio.fill("often")
-    page.get_by_role("button", name="Save").last.click()
+    page.get_by_role("button", name="Save", exact=True).last.click()
     page.get_by_role("alert").get_by_role("link", name="max_unverifiable_ratio").click()
     assert "valid number" in page.locator("[data-rule='max_unverifiable_ratio']").inner_text()
     check(page)
     gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 4})
     ratio.fill("0.1")
-    page.get_by_role("button", name="Save").last.click()
-    page.get_by_role("region", name="Not saved: someone else has saved version 2 in the meantime").wait_for()
+    page.get_by_role("button", name="Save", exact=True).last.click()
+    page.get_by_role("region", name="Not saved: someone else saved version 2 while you were editing").wait_for()
     check_everywhere(page)
-    page.get_by_role("button", name="Save").last.click()
+    page.get_by_role("button", name="Save", exact=True).last.click()
     page.wait_for_url(f"**{url}?done=saved")
     assert gateway.admin.get(f"/policies/{policy['id']}").json()["priority"] == 4
 
@@ -109,7 +111,8 @@ def test_rules_that_cannot_work_together_are_named_while_the_form_is_filled_in(p
     warnings.first.wait_for(state="detached")
 
 
-def test_the_form_works_without_javascript(browser: Any, gateway: Gateway, client: httpx.Client) -> None:
+@pytest.mark.usefixtures("played")  # requests to simulate
+def test_form_works_without_javascript(browser: Any, gateway: Gateway, client: httpx.Client) -> None:
     policy = gateway.policy("retrieval", scope={"agents": ["nobody"]})
     url = f"/dashboard/policies/{policy['id']}"
     with open_page(browser, gateway, client, java_script_enabled=False) as page:
@@ -117,8 +120,8 @@ def test_the_form_works_without_javascript(browser: Any, gateway: Gateway, clien
         page.get_by_label("min_chunks").fill("4")
         page.get_by_label("blocked_sources, item 1").fill("drafts")
         page.get_by_role("button", name="Simulate on").click()
-        assert page.get_by_role("region", name=re.compile("requests would change")).is_visible()
-        page.get_by_role("button", name="Save").last.click()
+        page.get_by_role("region", name=re.compile("requests would change")).wait_for()
+        page.get_by_role("button", name="Save", exact=True).last.click()
         page.wait_for_url(f"**{url}?done=saved")
     rules = gateway.admin.get(f"/policies/{policy['id']}").json()["rules"]
     assert (rules["min_chunks"], rules["blocked_sources"]) == (4, ["drafts"])

@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.browser import check_everywhere
-from tests.support.live_gateway import UPSTREAM_KEY, Gateway
+from tests.support.gateways.browser import check_everywhere
+from tests.support.gateways.live_gateway import UPSTREAM_KEY, Gateway
 
 
 def test_components_upstreams_and_workers_are_shown_without_secrets(
@@ -21,7 +21,7 @@ def test_components_upstreams_and_workers_are_shown_without_secrets(
     assert UPSTREAM_KEY not in shown
 
 
-def test_the_audit_log_shows_values_before_and_after(client: httpx.Client, gateway: Gateway) -> None:
+def test_audit_log_shows_values_before_and_after(client: httpx.Client, gateway: Gateway) -> None:
     policy = gateway.policy("grounding", scope={"agents": ["trail"]}, name="<i>trail</i>")
     gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 7})
     shown = client.get("/dashboard/system", params={"target": policy["id"]}).text
@@ -32,7 +32,7 @@ def test_the_audit_log_shows_values_before_and_after(client: httpx.Client, gatew
     assert "policy.update" not in client.get("/dashboard/system", params={"target": "other"}).text
 
 
-def test_the_audit_log_is_paginated(client: httpx.Client, gateway: Gateway) -> None:
+def test_audit_log_is_paginated(client: httpx.Client, gateway: Gateway) -> None:
     for number in range(30):
         gateway.admin.post("/keys", json={"name": f"trail {number}"})
     first = client.get("/dashboard/system", params={"action": "key.create"}).text
@@ -45,7 +45,7 @@ def test_the_audit_log_is_paginated(client: httpx.Client, gateway: Gateway) -> N
 
 
 @pytest.mark.browser
-def test_the_system_page_in_a_browser(page: Any, gateway: Gateway) -> None:
+def test_system_page_in_a_browser(page: Any, gateway: Gateway) -> None:
     gateway.policy("retrieval", scope={"agents": ["system"]}, name="seen in a browser")
     page.goto("/dashboard/system")
     page.click("#trail tbody tr:first-child summary")

@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from judges.types import Label
-from tests.support.browser import PHONE, check, check_everywhere, csrf_of, open_page, sign_in
-from tests.support.dashboard_seed import AGENT, DOCUMENT, FALSE, FINE, OPEN, ask
-from tests.support.live_gateway import Gateway
+from tests.support.gateways.browser import PHONE, check, check_everywhere, csrf_of, open_page, sign_in
+from tests.support.gateways.live_gateway import Gateway
+from tests.support.storage.dashboard_seed import AGENT, DOCUMENT, FALSE, FINE, OPEN, ask, play
 
 HOSTILE = (
     '<script>document.title = "taken"</script> \u202eevil\u202c <img src=x onerror=alert(1)> \x00 leave is 25 days.'
@@ -20,7 +20,7 @@ def path_of(request_id: str) -> str:
     return f"/dashboard/requests/{request_id}"
 
 
-def test_a_trace_shows_every_sentence_with_evidence_and_every_decision(
+def test_trace_shows_every_sentence_with_evidence_and_every_decision(
     client: httpx.Client, gateway: Gateway, played: dict[str, str]
 ) -> None:
     page = client.get(path_of(played["false"])).text
@@ -37,19 +37,91 @@ def test_a_trace_shows_every_sentence_with_evidence_and_every_decision(
     assert '<li class="total"><span></span><span>Total</span>' in page
 
 
-def test_a_blocked_request_says_why_its_document_was_dropped(client: httpx.Client, played: dict[str, str]) -> None:
+def test_blocked_request_says_why_its_document_was_dropped(client: httpx.Client, played: dict[str, str]) -> None:
     page = client.get(path_of(played["stale"])).text
     assert "The model wasn&#39;t called" in page
     assert "Source age (400 days) exceeds max (90 days)" in page
 
 
-def test_the_json_matches_the_admin_api(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
+STALE, LOW = {"age_days": 400}, {"relevance_score": 0.1}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(
+    ("rules", "changes", "outcomes"),
+    [
+        pytest.param({}, [{}, {}], ["kept", "kept"], id="fine"),
+        pytest.param({"action_on_stale_source": "drop"}, [{}, STALE], ["kept", "dropped"], id="one dropped"),
+        pytest.param({"action_on_stale_source": "warn"}, [{}, STALE], ["kept", "kept"], id="only a warning"),
+        pytest.param({}, [{}, STALE], ["not_sent", "refused"], id="one refused"),
+        pytest.param({}, [STALE, {}, STALE], ["refused", "not_sent", "refused"], id="two refused"),
+        pytest.param(
+            {"min_relevance_score": 0.5, "action_on_low_relevance": "drop"},
+            [STALE, LOW, {}],
+            ["refused", "dropped", "not_sent"],
+            id="one refused, one dropped",
+        ),
+        pytest.param({"min_chunks": 3}, [{}, {}], ["not_sent", "not_sent"], id="too few"),
+    ],
+)
+def test_each_document_has_the_outcome_that_it_had(
+    client: httpx.Client,
+    gateway: Gateway,
+    stream: bool,
+    rules: dict[str, Any],
+    changes: list[dict[str, Any]],
+    outcomes: list[str],
+) -> None:
+    agent = f"outcomes-{len(changes)}-{stream}"
+    policy = gateway.policy(
+        "retrieval",
+        {"max_source_age_days": 90, "action_on_chunk_violation": "block", **rules},
+        scope={"agents": [agent]},
+    )
+    documents = [{**DOCUMENT, "id": f"d{at}", **change} for at, change in enumerate(changes)]
+    grounding = {"agent": agent, "inject": "system"}
+    request_id = ask(gateway, FINE, documents=documents, grounding=grounding, stream=stream)
+    gateway.admin.delete(f"/policies/{policy['id']}")
+    gateway.trace(request_id)
+    found = gateway.admin.get(f"/requests/{request_id}").json()["documents"]
+    assert [each["outcome"] for each in found] == outcomes
+    assert all(each["reason"] for each in found if each["outcome"] in ("refused", "dropped"))
+    page = client.get(path_of(request_id)).text
+    for position, outcome in enumerate(outcomes):
+        row = page.partition(f'id="d-{position}"')[2].partition("</tr>")[0]
+        assert f">{outcome.replace('_', ' ')}</span>" in row.replace("</svg>", ">")
+    assert f"{outcomes.count('kept')} of {len(outcomes)} kept" in page
+
+
+def test_heading_says_what_was_left_out(client: httpx.Client, gateway: Gateway) -> None:
+    rules = {
+        "unverifiable_action": "strip",
+        "max_unverifiable_ratio": 1.0,
+        "min_citations": 0,
+        "min_grounding_score": 0,
+    }
+    gateway.policy("grounding", rules, scope={"agents": ["left-out"]})
+    gateway.judge.labels = {"40 days": Label.CONTRADICTED, "Bicycles": Label.UNVERIFIABLE}
+    request_id = ask(gateway, f"{FINE} {OPEN}", grounding={"agent": "left-out"})
+    gateway.trace(request_id)
+    heading = client.get(path_of(request_id)).text.partition("<h1")[2].partition("</ul>")[0]
+    assert "How much leave?" in heading
+    assert "1 sentence left out" in heading
+    assert "warned" in heading
+
+
+def test_documents_of_a_reply_that_was_blocked_were_kept(gateway: Gateway, played: dict[str, str]) -> None:
+    found = gateway.admin.get(f"/requests/{played['false']}").json()
+    assert (found["request"]["action"], [each["outcome"] for each in found["documents"]]) == ("block", ["kept"])
+
+
+def test_json_matches_the_admin_api(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
     answer = client.get(f"{path_of(played['open'])}/trace.json")
     assert answer.json() == gateway.admin.get(f"/requests/{played['open']}").json()
     assert answer.headers["content-disposition"] == f'attachment; filename="{played["open"]}.json"'
 
 
-def test_an_unknown_request_is_an_error_page(client: httpx.Client) -> None:
+def test_unknown_request_is_an_error_page(client: httpx.Client) -> None:
     for path in (path_of("req_none"), f"{path_of('req_none')}/trace.json"):
         answer = client.get(path)
         assert answer.status_code == 404
@@ -57,35 +129,82 @@ def test_an_unknown_request_is_an_error_page(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "note", "correct", "kept"),
+    ("about", "mark", "note", "correct", "kept"),
     [
-        ("right", "", True, None),
-        ("partly", "the second half", False, "Partly right: the second half"),
-        ("wrong", "nonsense", False, "nonsense"),
+        ("decision", "right", "", True, None),
+        ("decision", "wrong", "nonsense", False, "nonsense"),
+        ("one decision", "right", "", True, None),
+        ("one decision", "wrong", "nonsense", False, "nonsense"),
+        ("reply", "right", "", True, None),
+        ("reply", "partly", "the second half", False, "Partly right: the second half"),
+        ("reply", "wrong", "", False, None),
     ],
 )
 def test_feedback_is_stored_as_by_the_admin_api_and_shown(
     client: httpx.Client,
     gateway: Gateway,
     played: dict[str, str],
+    about: str,
     mark: str,
     note: str,
     correct: bool,
     kept: str | None,
 ) -> None:
     request_id = played["fine"]
-    decision = gateway.admin.get(f"/requests/{request_id}").json()["decisions"][-1]["id"]
-    sent = {"mark": mark, "note": note, "decision_id": decision}
+    decisions = gateway.admin.get(f"/requests/{request_id}").json()["decisions"]
+    decision, anchor = (
+        (decisions[-1]["id"], f"c-{decisions[-1]['id']}") if about == "one decision" else (None, "feedback")
+    )
+    about = about.removeprefix("one ")
+    sent = {"about": about, "mark": mark, "note": note, "decision_id": decision or ""}
     answer = client.post(f"{path_of(request_id)}/feedback", data=sent)
-    assert (answer.status_code, answer.headers["location"]) == (303, f"{path_of(request_id)}#c-{decision}")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{path_of(request_id)}#{anchor}")
     newest = gateway.admin.get("/feedback", params={"request_id": request_id, "limit": 1}).json()["items"][0]
-    assert (newest["decision_id"], newest["correct"], newest["note"]) == (decision, correct, kept)
+    stored = {"about": about, "decision_id": decision, "correct": correct, "note": kept}
+    assert newest.items() >= stored.items()
     page = client.get(path_of(request_id)).text
-    assert f'value="{mark}" aria-pressed="true"' in page.partition(f'id="c-{decision}"')[2].partition("</li>")[0]
+    form = page.partition(f'id="{anchor}"')[2].partition(f'name="about" value="{about}"')[2].partition("</form>")[0]
+    assert f'value="{mark}" aria-pressed="true"' in form
+    assert form.count('aria-pressed="true"') == 1
+
+
+@pytest.mark.parametrize("played_as", ["fine", "false", "stale"])
+def test_two_questions_are_separate_and_name_the_decision(
+    client: httpx.Client, played: dict[str, str], played_as: str
+) -> None:
+    page = client.get(path_of(played[played_as])).text.partition('id="feedback"')[2].partition("</section>")[0]
+    word = "allowed" if played_as == "fine" else "blocked"
+    assert "Was the decision right?" in page
+    assert f"Rightly {word}" in page
+    assert f"Wrongly {word}" in page
+    # Without a reply there is nothing to ask about it.
+    assert ("Was the model’s reply correct?" in page) is (played_as != "stale")
+
+
+@pytest.mark.parametrize("correct", [True, False], ids=["correct reply", "incorrect reply"])
+def test_feedback_on_a_blocked_reply_counts_in_quality_and_calibration(
+    start_gateway: Callable[..., Gateway], correct: bool
+) -> None:
+    gateway = start_gateway()
+    blocked = play(gateway)["false"]
+    with sign_in(gateway) as client:
+        for at, data in ((blocked, {"about": "reply", "mark": "right" if correct else "wrong"}),):
+            assert client.post(f"{path_of(at)}/feedback", data=data).status_code == 303
+    quality = gateway.admin.get("/feedback/quality").json()["items"]
+    (policy,) = [each for each in quality if each["true_positives"] or each["false_positives"]]
+    assert (policy["true_positives"], policy["false_positives"]) == ((0, 1) if correct else (1, 0))
+    totals = gateway.admin.get("/calibration").json()["totals"]
+    assert (totals["marked_good"], totals["marked_bad"]) == ((1, 0) if correct else (0, 1))
 
 
 def test_invalid_feedback_is_refused(client: httpx.Client, played: dict[str, str]) -> None:
-    for data in ({"mark": "maybe"}, {"mark": "right", "note": "x" * 4_001}, {"mark": "right", "decision_id": "other"}):
+    for data in (
+        {"mark": "maybe"},
+        {"mark": "partly"},
+        {"about": "reply", "mark": "right", "decision_id": "other"},
+        {"mark": "right", "note": "x" * 4_001},
+        {"mark": "right", "decision_id": "other"},
+    ):
         assert client.post(f"{path_of(played['fine'])}/feedback", data=data).status_code == 422
     assert client.post(f"{path_of('req_none')}/feedback", data={"mark": "right"}).status_code == 404
     assert httpx.post(f"{client.base_url}{path_of(played['fine'])}/feedback", data={"mark": "right"}).status_code == 303
@@ -109,7 +228,7 @@ def test_without_stored_text_the_page_says_so_and_shows_verdicts(
         assert FINE not in page
         assert "sha256:" not in page
         playground = client.get(f"/dashboard/playground?request={request_id}").text
-        assert "wasn&#39;t stored. Here is an example instead." in playground
+        assert "wasn&#39;t stored. Showing an example instead." in playground
 
 
 @pytest.mark.browser
@@ -126,8 +245,11 @@ def test_sentences_are_selected_by_pointer_and_keyboard_and_marked(page: Any, pl
     assert page.evaluate("document.activeElement.id") == "e-0-1"
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.id") == "s-0-1"
-    page.locator("#whole button[value=right]").click()
-    page.locator("#whole button[value=right][aria-pressed=true]").wait_for()
+    page.get_by_role("button", name="Rightly blocked").first.click()
+    page.get_by_role("button", name="Rightly blocked", pressed=True).wait_for()
+    page.get_by_role("button", name="Incorrect").click()
+    page.get_by_role("button", name="Incorrect", pressed=True).wait_for()
+    assert page.get_by_role("button", name="Rightly blocked", pressed=True).count() == 1
     check_everywhere(page)
 
 
@@ -154,8 +276,8 @@ def test_without_javascript_links_select_the_sentence(
         assert page.locator(".evidence:visible").get_attribute("id") == "e-0-1"
         page.locator("#s-0-0").click()
         assert page.locator(".evidence:visible").get_attribute("id") == "e-0-0"
-        page.locator("#whole button[value=wrong]").click()
-        assert page.locator("#whole button[value=wrong]").get_attribute("aria-pressed") == "true"
+        page.get_by_role("button", name="Partly correct").click()
+        page.get_by_role("button", name="Partly correct", pressed=True).wait_for()
 
 
 @pytest.mark.browser
@@ -165,7 +287,7 @@ def test_hostile_text_is_escaped(page: Any, gateway: Gateway) -> None:
     gateway.trace(request_id)
     page.goto(path_of(request_id))
     assert '<script>document.title = "taken"</script>' in page.locator("#s-0-0").inner_text()
-    assert page.title().startswith("Request req_")
+    assert page.title() == "How much leave? · Groundlane"
     assert page.locator("main script, main img, main svg[onload]").count() == 0
     text = page.locator("main").inner_text()
     assert "U+202E" in text
@@ -174,7 +296,7 @@ def test_hostile_text_is_escaped(page: Any, gateway: Gateway) -> None:
     check(page)
 
 
-def test_a_logged_request_opens_in_the_playground(client: httpx.Client, played: dict[str, str]) -> None:
+def test_logged_request_opens_in_the_playground(client: httpx.Client, played: dict[str, str]) -> None:
     page = client.get(f"/dashboard/playground?request={played['false']}").text
     assert f"{FINE} {FALSE}" in page
     assert f'value="{AGENT}"' in page

@@ -34,7 +34,7 @@ def test_every_rule_has_a_group_and_a_description(category: str) -> None:
     assert [field.key for field in all_fields(category) if not field.meaning] == []
 
 
-def test_the_basic_fields_are_those_of_a_policy() -> None:
+def test_basic_fields_are_those_of_a_policy() -> None:
     assert {key.partition(".")[0] for key in basics()} | {"category", "rules"} == set(PolicyDocument.model_fields)
 
 

@@ -1,5 +1,6 @@
 """Differences between policy versions, and conflicts between edits."""
 
+from dataclasses import replace
 from typing import Any
 
 from app.dashboard.policies.version_diff import changes, conflicts, non_default_rules
@@ -35,7 +36,21 @@ def test_changes_are_listed_by_field_and_word() -> None:
     ]
 
 
-def test_a_different_category_or_order_is_a_change() -> None:
+def test_rules_that_an_earlier_version_did_not_store_have_their_defaults() -> None:
+    """Each rule in turn is missing, as in a policy that was saved before the rule existed."""
+    whole = draft(rules={"min_citations": 0})
+    for name in whole.rules.keys() - {"min_citations"}:
+        old = replace(whole, rules={key: value for key, value in whole.rules.items() if key != name})
+        assert changes(old, whole) == []
+        assert [found for found, *_ in non_default_rules(old)] == ["min_citations"]
+
+
+def test_rules_that_cannot_be_read_are_shown_as_they_are() -> None:
+    odd = replace(draft(), rules={**draft().rules, "min_citations": "many", "renamed": 1})
+    assert [(name, value) for name, value, *_ in non_default_rules(odd)] == [("min_citations", "many")]
+
+
+def test_different_category_or_order_is_a_change() -> None:
     found = changes(draft("retrieval", {"min_chunks": 2}), draft("grounding"))
     assert [(found[0].key, found[0].before, found[0].after)] == [("category", "retrieval", "grounding")]
     assert {"rules.min_chunks", "rules.min_citations"} <= {change.key for change in found}

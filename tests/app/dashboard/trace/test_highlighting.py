@@ -19,15 +19,15 @@ def test_invisible_characters_are_named(hidden: str) -> None:
     assert f"U+{ord(hidden):04X}" in made
 
 
-def test_a_run_of_invisible_characters_is_named_once() -> None:
+def test_run_of_invisible_characters_is_named_once() -> None:
     assert "U+E0041 U+E0042 U+E0043 +97<" in shown("".join(chr(0xE0041 + place % 26) for place in range(100)))
 
 
-def test_a_lone_surrogate_does_not_break_a_page() -> None:
+def test_lone_surrogate_does_not_break_a_page() -> None:
     assert shown("a\ud800b").encode() == b"a?b"
 
 
-def test_a_text_beyond_its_limit_ends_with_a_count() -> None:
+def test_long_text_ends_with_a_count() -> None:
     assert shown("x" * 1_500, 500) == "x" * 500 + '<span class="more">… 1,000 more characters</span>'
 
 
@@ -41,7 +41,7 @@ def test_marks_change_no_character(text: str, start: int, end: int) -> None:
     assert made.replace("<mark>", "").replace("</mark>", "") == escape(text)
 
 
-def test_a_long_text_shows_its_beginning_and_its_marks() -> None:
+def test_long_text_shows_its_beginning_and_its_marks() -> None:
     made = marked("a" * 30_000 + "HERE" + "b" * 30_000, [(30_000, 30_004)], 2_000)
     assert "<mark>HERE</mark>" in made
     assert made.startswith("aaa")
@@ -49,7 +49,7 @@ def test_a_long_text_shows_its_beginning_and_its_marks() -> None:
     assert " … 29," in made
 
 
-def test_the_sentence_nearest_to_the_claim_is_quoted() -> None:
+def test_sentence_nearest_to_the_claim_is_quoted() -> None:
     text = "Descale it every 3 months. A cycle takes 25 minutes. Empty the tray."
     key = nearest_sentence(text, (0, len(text)), "A cycle takes 45 minutes.")
     assert text[slice(*key)] == "A cycle takes 25 minutes."

@@ -13,7 +13,7 @@ def row(text: str | None, *, index: int = 0, delivered: bool = True, choice: int
     return {"choice": choice, "index": index, "label": "supported", "delivered": delivered, "claims": [claim]}
 
 
-def test_a_reply_includes_withheld_text_and_its_replacement() -> None:
+def test_reply_includes_withheld_text_and_its_replacement() -> None:
     said = [row("It is so. ", index=0), row("It is not. ", index=1, delivered=False)]
     pieces = pieces_of("It is so. I cannot say.", said)
     assert [(piece.text, piece.sentence, piece.fate, piece.instead) for piece in pieces] == [
@@ -23,7 +23,7 @@ def test_a_reply_includes_withheld_text_and_its_replacement() -> None:
     ]
 
 
-def test_a_corrected_sentence_is_followed_by_its_correction() -> None:
+def test_corrected_sentence_is_followed_by_its_correction() -> None:
     corrected = row("It takes 45 minutes.", delivered=False, verdict={"correction": "It takes 25 minutes."})
     pieces = pieces_of("[CORRECTED: It takes 25 minutes.] Enjoy.", [corrected, row(" Enjoy.", index=1)])
     assert [(piece.text, piece.fate, piece.instead) for piece in pieces] == [
@@ -43,7 +43,7 @@ def test_unjudged_text_and_choices_are_separate_pieces() -> None:
     assert [piece.choice for piece in pieces if piece.choice is not None] == [0, 1]
 
 
-def test_a_regenerated_sentence_was_never_sent() -> None:
+def test_regenerated_sentence_was_never_sent() -> None:
     pieces = pieces_of("New.", [row("Old.", delivered=False, retracted=True), row("New.", index=1)])
     assert [piece.fate for piece in pieces] == [Fate.RETRACTED, Fate.SENT]
 
@@ -56,7 +56,7 @@ def test_a_regenerated_sentence_was_never_sent() -> None:
         (("sha256:" + "0" * 64, "said so"), Storage.FULL),
     ],
 )
-def test_the_storage_of_texts_is_inferred_from_a_trace(texts: tuple[str | None, ...], storage: Storage) -> None:
+def test_storage_of_texts_is_inferred_from_a_trace(texts: tuple[str | None, ...], storage: Storage) -> None:
     prompt, sentence = texts
     trace = {"request": {"prompt": prompt, "reply": prompt}, "documents": [], "sentences": [row(sentence)]}
     assert storage_of(trace, "full") is storage

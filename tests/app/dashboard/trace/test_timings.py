@@ -3,7 +3,7 @@
 from app.dashboard.trace.timings import timing_of
 
 
-def test_the_steps_of_a_request_follow_one_another() -> None:
+def test_steps_of_a_request_follow_one_another() -> None:
     marks = {"upstream_asked": 2.0, "upstream_answered": 10.0, "first_text": 40.0, "upstream_ended": 90.0}
     request = {"total_ms": 100.0, "stream": True, "judge_ms": 30.0, "upstream_ms": 88.0}
     timing = timing_of({**request, "marks": {**marks, "first_out": 50.0}}, [])

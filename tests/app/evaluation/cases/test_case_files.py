@@ -1,4 +1,4 @@
-"""Files of cases: one meaning in every format, and errors by file, line and field."""
+"""Case files: every format gives the same cases, and errors name the file, line and field."""
 
 import csv
 import json
@@ -72,7 +72,7 @@ def without_metadata(case: Case) -> tuple[Any, ...]:
     return case.case_id, case.input, case.output, case.reference, case.scoring, documents
 
 
-def test_a_single_record_may_stand_alone(tmp_path: Path) -> None:
+def test_file_can_hold_a_single_record(tmp_path: Path) -> None:
     file = tmp_path / "one.json"
     file.write_text(json.dumps(RECORDS[0]), "utf-8")
     assert [case.case_id for case in read_cases(file)] == ["a"]
@@ -92,12 +92,12 @@ def test_a_single_record_may_stand_alone(tmp_path: Path) -> None:
         (
             "c.jsonl",
             '{"output": "a", "documents": [{"source": "x"}]}',
-            "c.jsonl, line 1, documents[0].text: a document needs a text.",
+            "c.jsonl, line 1, documents[0].text: missing; a document must have text.",
         ),
         (
             "c.jsonl",
             '{"output": "a", "context": "b", "documents": []}',
-            "c.jsonl, line 1, context: give either context or documents.",
+            "c.jsonl, line 1, context: give either context or documents, not both.",
         ),
         (
             "c.jsonl",
@@ -146,7 +146,7 @@ def test_errors_name_file_line_and_field(name: str, text: str, told: str, tmp_pa
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_file_or_a_binary_one_is_reported(tmp_path: Path) -> None:
+def test_missing_or_binary_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CaseFileError, match="No such file or directory"):
         list(read_cases(tmp_path / "none.jsonl"))
     (tmp_path / "latin.csv").write_bytes("output\ncafé\n".encode("latin-1"))
@@ -154,7 +154,7 @@ def test_a_missing_file_or_a_binary_one_is_reported(tmp_path: Path) -> None:
         list(read_cases(tmp_path / "latin.csv"))
 
 
-def test_a_cell_may_exceed_the_default_limit_of_the_csv_module(tmp_path: Path) -> None:
+def test_csv_cell_can_exceed_the_default_limit(tmp_path: Path) -> None:
     (tmp_path / "long.csv").write_text("output,context\na," + "word " * 60_000 + "\n", "utf-8")
     (found,) = read_cases(tmp_path / "long.csv")
     assert len(found.documents[0].text) == 300_000

@@ -1,4 +1,4 @@
-"""What a case's file says: scores on both scales, ids, and nothing lost on the way to JSON and back."""
+"""Result files: scores on both scales, ids, and lossless conversion to JSON and back."""
 
 from dataclasses import replace
 
@@ -60,18 +60,18 @@ def result(*claims: JudgedClaim, mode: ScoringMode = ScoringMode.BINARY, reasoni
         (Label.CONTRADICTED, 0.6, 1),
     ],
 )
-def test_the_scale_from_one_to_five(label: Label, entailed: float, raw: int) -> None:
+def test_scale_from_one_to_five(label: Label, entailed: float, raw: int) -> None:
     assert raw_score(claim(label, entailed), ScoringMode.SCALE, SUPPORT) == raw
 
 
-def test_a_claim_that_is_fully_supported_and_one_contradicted_score_a_half_on_either_scale() -> None:
+def test_one_supported_and_one_contradicted_claim_score_a_half_on_either_scale() -> None:
     both = (claim(Label.SUPPORTED, 0.99), claim(Label.CONTRADICTED))
     assert result(*both).score == 0.5
     assert result(*both, mode=ScoringMode.SCALE).score == 0.5
     assert result(claim(Label.SUPPORTED, 0.75), mode=ScoringMode.SCALE).score == 0.75
 
 
-def test_the_file_has_the_fields_and_verdicts_of_the_metric() -> None:
+def test_file_has_the_fields_and_verdicts_of_the_metric() -> None:
     file = to_json(result(claim(Label.SUPPORTED, 0.9), claim(Label.UNVERIFIABLE, 0.1), reasoning=True))
     (metric,) = file["metrics"]
     assert {name: metric[name] for name in ("name", "category", "score", "error")} == {
@@ -91,19 +91,19 @@ def test_the_file_has_the_fields_and_verdicts_of_the_metric() -> None:
     assert file["cost"] == {"cost": 0.0, "input_tokens": None, "output_tokens": None}
 
 
-def test_a_case_that_was_skipped_has_no_metrics_and_costs_nothing() -> None:
+def test_skipped_case_has_no_metrics_and_costs_nothing() -> None:
     file = to_json(CaseResult(case=Case(case_id="a", output=""), skipped="no_context"))
     assert file["metrics"] == []
     assert file["cost"] == {"cost": 0.0, "input_tokens": None, "output_tokens": None}
 
 
-def test_a_case_that_failed_has_an_error_and_no_score() -> None:
+def test_failed_case_has_an_error_and_no_score() -> None:
     failed = replace(result(claim(Label.SUPPORTED, 0.9)), error="1 of 2 claims could not be judged: timeout")
     (metric,) = to_json(failed)["metrics"]
     assert (metric["score"], metric["error"]) == (None, "1 of 2 claims could not be judged: timeout")
 
 
-def test_the_same_words_have_the_same_id_and_a_repetition_another() -> None:
+def test_equal_cases_have_the_same_id_and_repetitions_another() -> None:
     first, second, third = claim_ids(
         [claim(Label.SUPPORTED), claim(Label.SUPPORTED), claim(Label.SUPPORTED, text="No.")]
     )
@@ -132,6 +132,7 @@ claims = st.builds(
     reason=optional,
     explanation=optional,
     correction=optional,
+    own_score=st.none() | st.integers(0, 5),
     passage=st.none()
     | st.builds(Passage, document_id=texts, document_index=counts, content=texts, start=counts, end=counts),
 )
@@ -141,6 +142,7 @@ judged = st.builds(
     summary=texts,
     support=shares,
     claims=st.lists(claims, min_size=1, max_size=3).map(tuple),
+    reasoning=optional,
     cost=st.builds(Cost, usd=st.none() | shares, input_tokens=st.none() | counts, output_tokens=st.none() | counts),
 )
 cases = st.builds(

@@ -1,4 +1,4 @@
-"""Judging in other processes: the verdicts of this one, whatever becomes of a process."""
+"""Judging in other processes gives the same verdicts as in this one, even if a process dies."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ from app.evaluation.judging.evaluator import Evaluator, open_evaluator
 from app.evaluation.judging.process_pool import Processes
 from app.settings import Settings
 from judges.cross_encoder.model_files import cores
-from tests.support.evaluation_cases import FALSE, TRUE, UNKNOWN, case, evaluate_all, evaluator
+from tests.support.judging.evaluation_cases import FALSE, TRUE, UNKNOWN, case, evaluate_all, evaluator
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ async def judged(by: Evaluator) -> Sequence[CaseResult]:
         return await evaluate_all(by, CASES)
 
 
-async def test_the_verdicts_are_those_of_one_process_and_are_cached(tmp_path: Path) -> None:
+async def test_verdicts_equal_those_of_one_process_and_are_cached(tmp_path: Path) -> None:
     here, there = await judged(opened(0)), await judged(opened(2, tmp_path / "cache"))
     assert there == here
     assert [result.score for result in here] == [1.0, 0.5, 0.5, 0.0]
@@ -49,7 +49,7 @@ async def test_the_verdicts_are_those_of_one_process_and_are_cached(tmp_path: Pa
 
 @pytest.fixture
 def pools(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
-    """Those that are opened."""
+    """The pools that are opened."""
     found: list[ProcessPoolExecutor] = []
     make = Processes._open
 
@@ -61,7 +61,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
     return found
 
 
-async def test_a_process_that_is_killed_is_replaced(pools: list[ProcessPoolExecutor]) -> None:
+async def test_killed_process_is_replaced(pools: list[ProcessPoolExecutor]) -> None:
     async with opened(1) as by:
         assert (await by.evaluate(CASES[0])).score == 1.0
         (process,) = pools[0]._processes.values()
@@ -71,7 +71,7 @@ async def test_a_process_that_is_killed_is_replaced(pools: list[ProcessPoolExecu
     assert len(pools) == 2
 
 
-async def test_a_case_that_kills_every_process_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_case_that_kills_every_process_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     spawn = multiprocessing.get_context("spawn")
     monkeypatch.setattr(Processes, "_open", lambda _: ProcessPoolExecutor(1, spawn, os._exit, (3,)))
     here = evaluator()
@@ -81,7 +81,7 @@ async def test_a_case_that_kills_every_process_fails(monkeypatch: pytest.MonkeyP
     assert (result.score, result.error) == (None, "the judging process exited unexpectedly")
 
 
-async def test_a_process_that_cannot_load_its_judge_is_reported(pools: list[ProcessPoolExecutor]) -> None:
+async def test_process_that_cannot_load_its_judge_is_reported(pools: list[ProcessPoolExecutor]) -> None:
     other = evaluator().judge
     processes = Processes(Settings(_env_file=None), other, 1)
     async with Evaluator(other, processes=processes) as by:
@@ -146,7 +146,7 @@ async def test_sigterm_ends_the_processes_and_explains_how_to_resume(tmp_path: P
 
 
 async def test_no_process_outlives_a_run_that_is_killed() -> None:
-    """They hold the end of the pipe that the run printed to: it closes when the last of them is gone."""
+    """The processes hold the end of the pipe that the run printed to, so it closes when the last of them has exited."""
     script = (
         "import asyncio, os, signal\n"
         "from tests.app.evaluation.judging.test_process_pool import CASES, opened\n"
@@ -181,7 +181,7 @@ async def test_no_process_outlives_a_run_that_is_killed() -> None:
         ("http://judge:8080", JudgeOption.CROSS_ENCODER, 1000, 0),
     ],
 )
-async def test_a_long_run_of_the_embedded_judge_has_one_process_per_core(
+async def test_long_run_of_the_embedded_judge_has_one_process_per_core(
     name: str, judge: JudgeOption, total: int, processes: int
 ) -> None:
     assert default_processes(Settings(_env_file=None, judge=name), judge, total) == processes

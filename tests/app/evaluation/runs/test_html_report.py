@@ -1,4 +1,4 @@
-"""The report, and two runs held against each other."""
+"""The report, and the comparison of two runs."""
 
 import re
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from app.evaluation.judging.evaluator import Evaluator
 from app.evaluation.runs.run import run_cases
 from app.evaluation.runs.run_comparison import compare_runs
 from app.evaluation.runs.run_folder import RunFolder, RunFolderError
-from judges.thresholds import Thresholds
-from tests.support.evaluation_cases import FALSE, TRUE, UNKNOWN, case, evaluator, ignore
+from judges.label_thresholds import Thresholds
+from tests.support.judging.evaluation_cases import FALSE, TRUE, UNKNOWN, case, evaluator, ignore
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def run(folder: Path, cases: Sequence[Case], by: Evaluator) -> str:
     return (folder / "report.html").read_text("utf-8")
 
 
-async def test_the_report_escapes_everything_and_loads_nothing(tmp_path: Path) -> None:
+async def test_report_escapes_everything_and_loads_nothing(tmp_path: Path) -> None:
     said = f"The sign says {HOSTILE} in red."
     hostile = replace(case(1, said, document=f"{said} So it does."), case_id=HOSTILE, input=HOSTILE)
     page = await run(tmp_path, [hostile], evaluator())
@@ -44,7 +44,7 @@ async def test_the_report_escapes_everything_and_loads_nothing(tmp_path: Path) -
     assert "default-src 'none'" in page
 
 
-async def test_the_report_shows_the_worst_first_with_verdict_and_passage(tmp_path: Path) -> None:
+async def test_report_shows_the_worst_first_with_verdict_and_passage(tmp_path: Path) -> None:
     page = await run(tmp_path, [case(1, TRUE), case(2, FALSE), case(3, f"{TRUE} {UNKNOWN}")], evaluator())
     order = re.findall(r"</span> (case-\d)</summary>", page)
     assert order == ["case-2", "case-3", "case-1"]
@@ -67,13 +67,13 @@ async def test_changed_verdicts_are_matched_by_wording(tmp_path: Path) -> None:
     assert (found.before.value, found.after.value, found.change.value) == (0.75, 0.0, -0.75)
 
 
-async def test_a_run_equals_itself(tmp_path: Path) -> None:
+async def test_run_equals_itself(tmp_path: Path) -> None:
     await run(tmp_path, [case(1, f"{TRUE} {FALSE}"), case(2)], evaluator())
     found = compare_runs(tmp_path, tmp_path)
     assert (found.flips, found.change.value, found.claims) == ([], 0.0, 3)
 
 
-def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="no run in this folder"):
         compare_runs(tmp_path / "a", tmp_path / "b")
     (tmp_path / "cases").mkdir()

@@ -7,10 +7,10 @@ from pydantic import SecretStr
 from app.evaluation.judging.case_judge import open_judge
 from app.evaluation.runs.ray_engine import BatchJudge, judge_arguments
 from app.settings import Settings
-from judges.thresholds import Thresholds
+from judges.label_thresholds import Thresholds
 
 
-def test_the_settings_arrive_whole_but_for_those_of_the_database_and_administration(
+def test_settings_are_passed_without_database_and_administration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent = Settings(
@@ -30,7 +30,7 @@ def test_the_settings_arrive_whole_but_for_those_of_the_database_and_administrat
         received.extend(given)
 
     monkeypatch.setattr("app.evaluation.runs.ray_engine.Worker", worker)
-    monkeypatch.setenv("GROUNDLANE_MAX_SENTENCE_CHARS", "9")  # that of the node does not count
+    monkeypatch.setenv("GROUNDLANE_MAX_SENTENCE_CHARS", "9")  # the node's setting is ignored
     BatchJudge(arguments)
     defaults = {name: Settings.model_fields[name].default for name in ("admin_token", "secret_key", "database_url")}
     assert received[0] == sent.model_copy(update=defaults)

@@ -15,7 +15,7 @@ from app.evaluation.runs.run import run_cases
 from app.evaluation.runs.run_folder import RunFolder
 from app.evaluation.runs.run_summary import Summary
 from app.settings import Settings
-from tests.support.evaluation_cases import ignore
+from tests.support.judging.evaluation_cases import ignore
 
 ROOT = Path(__file__).parents[4]
 SAMPLE = ROOT / "app" / "evaluation" / "sample.jsonl"
@@ -30,8 +30,8 @@ pytestmark = [
 ]
 
 
-def test_a_cluster_gives_the_verdicts_of_a_local_run_and_resumes_one(tmp_path: Path) -> None:
-    """In a process of its own, since Ray leaves warnings behind. Three cases are judged here beforehand."""
+def test_cluster_run_equals_a_local_run_and_can_resume_one(tmp_path: Path) -> None:
+    """In a separate process, because Ray causes warnings. Three cases are judged here beforehand."""
     here, there = tmp_path / "here", tmp_path / "there"
     asyncio.run(local(here))
     asyncio.run(local(there, limit=3))

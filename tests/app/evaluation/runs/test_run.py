@@ -1,4 +1,4 @@
-"""Runs into a folder: nothing is judged twice, nothing is half written, failures are tried again."""
+"""Runs with a folder: nothing is judged twice, no file is incomplete, and failed cases are retried."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from app.evaluation.runs.run_folder import RunFolder, RunFolderError, file_name
 from app.evaluation.runs.run_summary import Summary
 from judges.protocols import JudgeOverloadedError
 from judges.testing import ScriptedJudge, entails
-from tests.support.evaluation_cases import (
+from tests.support.judging.evaluation_cases import (
     FALSE,
     TRUE,
     UNKNOWN,
@@ -44,7 +44,7 @@ def files(folder: Path) -> dict[str, str]:
     return {file.name: file.read_text("utf-8") for file in sorted((folder / "cases").iterdir())}
 
 
-async def test_the_summary_agrees_with_the_files(tmp_path: Path) -> None:
+async def test_summary_agrees_with_the_files(tmp_path: Path) -> None:
     cases = [
         case(1),
         case(2, f"{TRUE} {FALSE}"),
@@ -69,7 +69,7 @@ async def test_the_summary_agrees_with_the_files(tmp_path: Path) -> None:
     assert "bootstrap" in written["score"]["method"]
 
 
-async def test_a_second_run_takes_everything_from_the_cache_and_says_the_same(tmp_path: Path) -> None:
+async def test_second_run_uses_only_the_cache_and_gives_the_same_result(tmp_path: Path) -> None:
     cases = [case(1), case(2, f"{TRUE} {FALSE}"), case(3, "Hello!")]
     first, second = scripted(), scripted()
     before = await run(tmp_path / "a", cases, evaluator(first, tmp_path / "cache"))
@@ -92,7 +92,7 @@ async def test_equal_cases_are_judged_once_even_concurrently(tmp_path: Path) -> 
     assert [result.score for result in results] == [1.0] * 8
 
 
-async def test_another_document_threshold_or_judge_is_judged_again() -> None:
+async def test_change_of_document_threshold_or_judge_is_judged_again() -> None:
     by, other = evaluator(), evaluator(ScriptedJudge(name="other"))
     async with by, other:
         keys = {
@@ -105,14 +105,14 @@ async def test_another_document_threshold_or_judge_is_judged_again() -> None:
         assert by.key(case(1)) == by.key(case(2, scoring=Scoring(mode=ScoringMode.SCALE)))
 
 
-async def test_a_killed_run_can_be_resumed(tmp_path: Path) -> None:
+async def test_killed_run_can_be_resumed(tmp_path: Path) -> None:
     """The process is killed from inside after five results; the next one judges only what is left."""
     script = (
         "import asyncio, os, signal, sys\n"
         "from pathlib import Path\n"
         "from app.evaluation.runs.run import run_cases\n"
         "from app.evaluation.runs.run_folder import RunFolder\n"
-        "from tests.support.evaluation_cases import TRUE, case, evaluator\n"
+        "from tests.support.judging.evaluation_cases import TRUE, case, evaluator\n"
         "seen = []\n"
         "def progress(line):\n"
         "    seen.append(line)\n"
@@ -147,7 +147,7 @@ async def test_a_killed_run_can_be_resumed(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 20
 
 
-async def test_a_corrupt_file_is_written_again(tmp_path: Path) -> None:
+async def test_corrupt_file_is_rewritten(tmp_path: Path) -> None:
     await run(tmp_path, [case(1), case(2)], evaluator())
     (tmp_path / "cases" / "case-1.json").write_text('{"case_id": "case-1", "outp', "utf-8")
     judge = scripted()
@@ -156,7 +156,7 @@ async def test_a_corrupt_file_is_written_again(tmp_path: Path) -> None:
     assert json.loads(files(tmp_path)["case-1.json"])["metrics"][0]["score"] == 1.0
 
 
-async def test_a_change_of_scoring_needs_no_judge(tmp_path: Path) -> None:
+async def test_change_of_scoring_mode_needs_no_judge(tmp_path: Path) -> None:
     await run(tmp_path, [case(1, f"{TRUE} {UNKNOWN}")], evaluator())
     judge = scripted()
     scoring = Scoring(mode=ScoringMode.SCALE, include_reasoning=True)
@@ -184,14 +184,14 @@ async def test_failed_cases_are_not_cached_and_are_retried(tmp_path: Path) -> No
     assert (summary.errors, summary.score.value) == (0, 1.0)
 
 
-async def test_a_judge_that_always_fails_ends_the_run(tmp_path: Path) -> None:
+async def test_judge_that_always_fails_ends_the_run(tmp_path: Path) -> None:
     broken = ScriptedJudge(error=JudgeOverloadedError("too much"))
     with pytest.raises(RunStoppedError, match=f"{MAX_CONSECUTIVE_FAILURES} cases in a row failed"):
         await run(tmp_path, [case(number) for number in range(100)], evaluator(broken))
     assert not (tmp_path / "summary.json").exists()
 
 
-async def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
+async def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(RunFolderError, match="taken"):
         await run(tmp_path / "taken", [case(1)], evaluator())
@@ -202,7 +202,7 @@ async def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "name", ["../../etc/passwd", "a/b", "..", "Case", "x" * 300, "", "é", "a\x00b", ".part", "-rf"]
 )
-def test_no_id_leaves_the_folder_or_shares_a_file(name: str) -> None:
+def test_ids_cannot_leave_the_folder_or_share_a_file(name: str) -> None:
     made = file_name(name)
     assert "/" not in made
     assert "\x00" not in made

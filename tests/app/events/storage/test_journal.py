@@ -1,4 +1,4 @@
-"""The journal keeps what it was given, and nothing else, however a process ended."""
+"""The journal contains exactly the appended events, however a process ended."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def drain(journal: Journal, limit: int = 100) -> list[bytes]:
     return found
 
 
-def test_what_was_added_is_replayed_once_and_in_order(tmp_path: Path) -> None:
+def test_events_are_replayed_once_in_order(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "events")
     journal.append([b"1", b"2"])
     journal.append([b"3"])
@@ -30,7 +30,7 @@ def test_what_was_added_is_replayed_once_and_in_order(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_replay_that_is_not_confirmed_is_given_again(tmp_path: Path) -> None:
+def test_unconfirmed_replay_is_repeated(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "events")
     journal.append([b"1", b"2"])
     assert journal.replay(1)[0] == [b"1"]
@@ -38,7 +38,7 @@ def test_a_replay_that_is_not_confirmed_is_given_again(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_no_file_is_made_until_something_is_added_and_none_stays_once_all_is_replayed(tmp_path: Path) -> None:
+def test_file_exists_only_while_events_are_pending(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "folder" / "events")
     journal.adopt()
     assert list(tmp_path.iterdir()) == []
@@ -49,7 +49,7 @@ def test_no_file_is_made_until_something_is_added_and_none_stays_once_all_is_rep
     assert list((tmp_path / "folder").iterdir()) == []
 
 
-def test_the_file_of_a_process_that_is_gone_is_adopted(tmp_path: Path) -> None:
+def test_file_of_a_dead_process_is_adopted(tmp_path: Path) -> None:
     gone = Journal(tmp_path / "events")
     gone.append([b"1", b"2"])
     gone.close()
@@ -60,7 +60,7 @@ def test_the_file_of_a_process_that_is_gone_is_adopted(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_the_file_of_a_process_that_runs_is_left_alone(tmp_path: Path) -> None:
+def test_file_of_a_running_process_is_left_alone(tmp_path: Path) -> None:
     other = Journal(tmp_path / "events")
     other.append([b"1"])
     journal = Journal(tmp_path / "events")
@@ -71,7 +71,7 @@ def test_the_file_of_a_process_that_runs_is_left_alone(tmp_path: Path) -> None:
     other.close()
 
 
-def test_adopting_again_does_not_take_a_file_twice(tmp_path: Path) -> None:
+def test_adopting_again_takes_no_file_twice(tmp_path: Path) -> None:
     gone = Journal(tmp_path / "events")
     gone.append([b"1"])
     gone.close()
@@ -84,7 +84,7 @@ def test_adopting_again_does_not_take_a_file_twice(tmp_path: Path) -> None:
 
 
 @given(payloads=st.lists(st.binary(min_size=1).filter(lambda data: b"\n" not in data), min_size=1), data=st.data())
-def test_a_file_cut_anywhere_gives_the_lines_that_are_whole(
+def test_truncated_file_yields_its_whole_lines(
     tmp_path_factory: pytest.TempPathFactory, payloads: list[bytes], data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("journal")
@@ -113,7 +113,7 @@ def test_a_file_cut_anywhere_gives_the_lines_that_are_whole(
         lambda line: line.replace(b" 30 ", b" 31 "),
     ],
 )
-def test_a_damaged_line_costs_only_itself(tmp_path: Path, damage: object) -> None:
+def test_damaged_line_loses_only_itself(tmp_path: Path, damage: object) -> None:
     assert callable(damage)
     journal = Journal(tmp_path / "events")
     journal.append([b"a" * 30, b"b" * 30, b"c" * 30])
@@ -127,7 +127,7 @@ def test_a_damaged_line_costs_only_itself(tmp_path: Path, damage: object) -> Non
     reader.close()
 
 
-def test_a_file_that_somebody_cut_is_over_where_it_ends(tmp_path: Path) -> None:
+def test_truncated_file_ends_where_it_was_cut(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "events")
     journal.append([b"1", b"2"])
     (path,) = tmp_path.iterdir()
@@ -136,7 +136,7 @@ def test_a_file_that_somebody_cut_is_over_where_it_ends(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_an_append_that_fails_half_way_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_append_leaves_no_partial_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path / "events")
     journal.append([b"1"])
     with monkeypatch.context() as patch:
@@ -158,14 +158,14 @@ def test_an_append_that_fails_half_way_leaves_no_half_line(tmp_path: Path, monke
     journal.close()
 
 
-def test_a_file_removed_while_it_was_being_opened_is_not_used(tmp_path: Path) -> None:
+def test_file_removed_while_opening_is_not_used(tmp_path: Path) -> None:
     path = tmp_path / "events.x.jsonl"
     assert JournalFile.open(path) is None
     with pytest.raises(OSError, match="No such file"):
         JournalFile.open(tmp_path / "missing" / "events.x.jsonl", create=True)
 
 
-def test_refused_events_are_kept_beside_the_journal_and_not_replayed(tmp_path: Path) -> None:
+def test_rejected_events_are_kept_aside_and_not_replayed(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "events")
     journal.reject([b"1"])
     journal.reject([b"2"])

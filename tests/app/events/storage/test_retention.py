@@ -1,4 +1,4 @@
-"""What is old enough goes, with all that hangs on it, and nothing else."""
+"""Requests older than the limit are deleted with their dependent rows, and nothing else."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -24,7 +24,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 async def filled(database: Database, event: Event, start: datetime = EPOCH) -> None:
-    """Ten requests, one a second, of which 1 and 2 have feedback, and two runs."""
+    """Ten requests, one per second, of which 1 and 2 have feedback, and two runs."""
     events = [event(number, ts=start + timedelta(seconds=number)) for number in range(10)]
     assert await store(database, [event_rows(each) for each in events]) == []
     async with database.write() as connection:
@@ -45,7 +45,7 @@ async def counted(database: Database) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("batch", [1, 4, 500])
-async def test_old_requests_go_with_all_that_hangs_on_them(open_database: Open, event: Event, batch: int) -> None:
+async def test_old_requests_are_deleted_with_their_rows(open_database: Open, event: Event, batch: int) -> None:
     async with open_database() as database:
         await filled(database, event)
         gone = await prune(database, EPOCH + timedelta(seconds=4), batch=batch)
@@ -61,7 +61,7 @@ async def test_old_requests_go_with_all_that_hangs_on_them(open_database: Open, 
         assert line["after"] == {"before": "2026-01-01T00:00:04+00:00", "requests": 4, "runs": 1}
 
 
-async def test_what_has_feedback_can_be_kept(open_database: Open, event: Event) -> None:
+async def test_requests_with_feedback_can_be_kept(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         await filled(database, event)
         gone = await prune(database, EPOCH + timedelta(days=1), keep_marked=True, batch=3)
@@ -69,7 +69,7 @@ async def test_what_has_feedback_can_be_kept(open_database: Open, event: Event) 
         assert (await counted(database))["feedback"] == 2
 
 
-async def test_a_dry_run_counts_and_deletes_nothing(open_database: Open, event: Event) -> None:
+async def test_dry_run_counts_and_deletes_nothing(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         await filled(database, event)
         before = await counted(database)
@@ -80,7 +80,7 @@ async def test_a_dry_run_counts_and_deletes_nothing(open_database: Open, event: 
         assert await entries(database, AuditFilter(), limit=5) == []
 
 
-async def test_of_several_processes_one_prunes(open_database: Open, event: Event, until: Callable[..., Any]) -> None:
+async def test_only_one_process_prunes(open_database: Open, event: Event, until: Callable[..., Any]) -> None:
     async with open_database() as database:
         await filled(database, event, datetime.now(UTC) - timedelta(days=10))
         async with database.write() as connection:
@@ -102,7 +102,7 @@ async def test_of_several_processes_one_prunes(open_database: Open, event: Event
         assert await keepers[0]._turn() is False
 
 
-async def test_a_database_that_is_away_is_tried_again(
+async def test_unavailable_database_is_retried(
     open_database: Open, event: Event, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = 0

@@ -1,4 +1,4 @@
-"""No event is lost and none is stored twice, whatever happens to the database or to the process."""
+"""No event is lost or stored twice, even if the database or the process fails."""
 
 import asyncio
 import os
@@ -23,7 +23,8 @@ from app.events.records import RequestEvent
 from app.events.storage.journal import Journal
 from app.events.storage.writer import EventLostError, EventWriter, default_journal
 from app.settings import EventDurability
-from tests.support.unmakeable_record import UnmakeableRecord
+from tests.support.storage.sqlite_lock import locked as sqlite_lock
+from tests.support.storage.unmakeable_record import UnmakeableRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -57,20 +58,14 @@ async def count(database: Database) -> tuple[int, ...]:
 
 @contextmanager
 def locked(database: Database) -> Iterator[None]:
-    """Another process holds the write lock of the SQLite file."""
     assert database.path is not None
-    connection = sqlite3.connect(database.path, isolation_level=None)
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
+    with sqlite_lock(database.path):
         yield
-        connection.execute("ROLLBACK")
-    finally:
-        connection.close()
 
 
 @asynccontextmanager
 async def away(database: Database) -> AsyncIterator[None]:
-    """The database takes no rows: its file is locked, or its table has another name."""
+    """The database accepts no rows: its file is locked, or its table is renamed."""
     if database.dialect == "sqlite":
         with locked(database):
             yield
@@ -137,7 +132,7 @@ async def test_closing_drains_the_queue(open_database: Open, event: Event, tmp_p
         assert writer.queue_depth == 0
 
 
-async def test_an_event_given_twice_is_stored_once(open_database: Open, event: Event, tmp_path: Path) -> None:
+async def test_duplicate_event_is_stored_once(open_database: Open, event: Event, tmp_path: Path) -> None:
     async with open_database() as database:
         for _ in range(2):
             async with running(database, tmp_path) as writer:
@@ -147,7 +142,7 @@ async def test_an_event_given_twice_is_stored_once(open_database: Open, event: E
 
 
 @pytest.mark.parametrize("durability", [SYNC, BATCHED])
-async def test_an_outage_costs_nothing_and_doubles_nothing(
+async def test_outage_loses_and_duplicates_nothing(
     open_database: Open, event: Event, tmp_path: Path, until: Until, durability: EventDurability
 ) -> None:
     async with open_database() as database, running(database, tmp_path, durability=durability) as writer:
@@ -166,7 +161,7 @@ async def test_an_outage_costs_nothing_and_doubles_nothing(
     assert not any(name.startswith("events") for name in os.listdir(tmp_path))
 
 
-async def test_an_outage_at_the_end_is_made_up_for_at_the_next_start(
+async def test_outage_at_the_end_is_recovered_at_the_next_start(
     open_database: Open, event: Event, tmp_path: Path, until: Until
 ) -> None:
     async with open_database() as database:
@@ -179,7 +174,7 @@ async def test_an_outage_at_the_end_is_made_up_for_at_the_next_start(
         assert await count(database) == (1, 1, 3, 1)
 
 
-async def test_an_outage_at_the_start_stops_nothing(
+async def test_outage_at_startup_does_not_stop_the_writer(
     open_database: Open, event: Event, tmp_path: Path, until: Until
 ) -> None:
     async with open_database() as database:
@@ -194,10 +189,10 @@ async def test_an_outage_at_the_start_stops_nothing(
         assert (await count(database))[0] == 1
 
 
-async def test_a_full_queue_spills_to_the_journal_without_waiting(
+async def test_full_queue_spills_to_the_journal_without_waiting(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.events.storage.writer._SPILL_WAIT_S", 10)  # a slow disk is another test's matter
+    monkeypatch.setattr("app.events.storage.writer._SPILL_WAIT_S", 10)  # another test covers slow disks
     await asyncio.to_thread(upgrade, sqlite_url)
     database = Database(sqlite_url, busy_timeout_s=30)
     async with running(database, tmp_path, queue_limit=5, batch_limit=5) as writer:
@@ -212,7 +207,7 @@ async def test_a_full_queue_spills_to_the_journal_without_waiting(
     await database.aclose()
 
 
-async def test_the_loop_runs_on_while_the_database_is_locked(
+async def test_event_loop_runs_while_the_database_is_locked(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until
 ) -> None:
     await asyncio.to_thread(upgrade, sqlite_url)
@@ -232,7 +227,7 @@ async def test_the_loop_runs_on_while_the_database_is_locked(
     await database.aclose()
 
 
-async def test_an_event_that_the_database_refuses_costs_only_itself(
+async def test_event_rejected_by_the_database_loses_only_itself(
     open_database: Open, event: Event, tmp_path: Path, until: Until
 ) -> None:
     async with open_database() as database:
@@ -245,9 +240,7 @@ async def test_an_event_that_the_database_refuses_costs_only_itself(
     assert b"req_000002" in (tmp_path / "events.rejected").read_bytes()
 
 
-async def test_an_event_that_cannot_be_made_costs_only_itself(
-    open_database: Open, event: Event, tmp_path: Path
-) -> None:
+async def test_event_that_cannot_be_built_loses_only_itself(open_database: Open, event: Event, tmp_path: Path) -> None:
     async with open_database() as database:
         async with running(database, tmp_path) as writer, asyncio.TaskGroup() as group:
             for number in range(5):
@@ -258,7 +251,7 @@ async def test_an_event_that_cannot_be_made_costs_only_itself(
 
 
 @pytest.mark.parametrize("outage", [False, True], ids=["database", "journal"])
-async def test_sync_says_of_an_event_that_cannot_be_made_that_it_is_lost(
+async def test_sync_reports_the_loss_of_an_event_that_cannot_be_built(
     open_database: Open, event: Event, tmp_path: Path, outage: bool
 ) -> None:
     async with (
@@ -275,7 +268,7 @@ async def test_sync_says_of_an_event_that_cannot_be_made_that_it_is_lost(
         assert (writer.journaled, writer.rejected) == (2 if outage else 0, 1)
 
 
-async def test_where_the_journal_fails_too_sync_says_so_and_batched_waits(
+async def test_with_the_journal_failing_too_sync_reports_it_and_batched_waits(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until
 ) -> None:
     database = Database(sqlite_url, busy_timeout_s=0.05)  # without tables
@@ -291,13 +284,13 @@ async def test_where_the_journal_fails_too_sync_says_so_and_batched_waits(
         with locked(database):
             for number in range(3, 6):
                 await batched.append(event(number))
-            await until(lambda: batched.dropped == 2)  # for which there was no room in memory
+            await until(lambda: batched.dropped == 2)  # there was no room for them in memory
         await until(lambda: batched.written == 1)
     assert (await count(database))[0] == 3
     await database.aclose()
 
 
-async def test_sync_does_not_wait_for_a_database_that_says_nothing(
+async def test_sync_does_not_wait_for_an_unresponsive_database(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until
 ) -> None:
     await asyncio.to_thread(upgrade, sqlite_url)
@@ -313,7 +306,7 @@ async def test_sync_does_not_wait_for_a_database_that_says_nothing(
     await database.aclose()
 
 
-async def test_the_end_does_not_wait_for_a_database_that_says_nothing(
+async def test_closing_does_not_wait_for_an_unresponsive_database(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.events.storage.writer._CLOSE_S", 0.05)
@@ -339,7 +332,7 @@ async def _stored(writer: EventWriter, event: RequestEvent) -> bool:
     return True
 
 
-async def test_what_comes_after_the_end_waits_in_the_journal(
+async def test_events_after_closing_wait_in_the_journal(
     open_database: Open, event: Event, tmp_path: Path, until: Until
 ) -> None:
     async with open_database() as database:
@@ -352,7 +345,7 @@ async def test_what_comes_after_the_end_waits_in_the_journal(
         assert (await count(database))[0] == 1
 
 
-async def test_a_close_that_is_cancelled_still_keeps_the_events(
+async def test_cancelled_close_still_keeps_the_events(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until
 ) -> None:
     await asyncio.to_thread(upgrade, sqlite_url)
@@ -370,7 +363,7 @@ async def test_a_close_that_is_cancelled_still_keeps_the_events(
     await database.aclose()
 
 
-async def test_what_came_before_a_start_that_never_was_is_kept(
+async def test_events_before_a_failed_start_are_kept(
     open_database: Open, event: Event, tmp_path: Path, until: Until
 ) -> None:
     async with open_database() as database:
@@ -384,9 +377,7 @@ async def test_what_came_before_a_start_that_never_was_is_kept(
             await until(lambda: later.written == 1)
 
 
-async def test_what_cannot_be_kept_at_the_end_is_counted(
-    sqlite_url: str, event: Event, tmp_path: Path, until: Until
-) -> None:
+async def test_events_lost_at_the_end_are_counted(sqlite_url: str, event: Event, tmp_path: Path, until: Until) -> None:
     database = Database(sqlite_url)
     (tmp_path / "file").touch()
     writer = EventWriter(database, durability=SYNC, journal_path=tmp_path / "file" / "events")
@@ -400,7 +391,7 @@ async def test_what_cannot_be_kept_at_the_end_is_counted(
 
 
 @pytest.mark.parametrize("brief", [False, True])
-async def test_where_the_journal_stalls_an_event_waits_a_moment_and_no_longer(
+async def test_stalled_journal_delays_an_event_only_briefly(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, brief: bool
 ) -> None:
     await asyncio.to_thread(upgrade, sqlite_url)
@@ -435,15 +426,15 @@ async def test_where_the_journal_stalls_an_event_waits_a_moment_and_no_longer(
     await database.aclose()
 
 
-def test_the_journal_lies_beside_the_database(tmp_path: Path) -> None:
+def test_journal_is_next_to_the_database(tmp_path: Path) -> None:
     assert default_journal(Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")) == tmp_path / "a.db.events"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("outage", [False, True])
-def test_what_sync_acknowledged_survives_kill_9(sqlite_url: str, tmp_path: Path, until: Until, outage: bool) -> None:
+def test_acknowledged_events_survive_kill_9(sqlite_url: str, tmp_path: Path, until: Until, outage: bool) -> None:
     upgrade(sqlite_url)
-    script = Path(__file__).parents[3] / "support" / "event_appender.py"
+    script = Path(__file__).parents[3] / "support" / "storage" / "event_appender.py"
     command = [sys.executable, str(script), sqlite_url, str(tmp_path / "events")]
     blocker = sqlite3.connect(tmp_path / "groundlane.db", isolation_level=None)
     if outage:

@@ -1,4 +1,4 @@
-"""A governed Messages request, streamed and not."""
+"""A governed Messages request, streamed and unary."""
 
 import asyncio
 import json
@@ -6,13 +6,12 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.errors import PolicyBlockedError
 from app.protocols.anthropic_messages.whole_reply import message_of
-from tests.support.in_process_gateway import FALSE, TRUE, UNKNOWN, bench, policy
-from tests.support.messages_api import (
+from tests.support.apis.messages_api import (
     ask,
     events,
     is_well_formed,
@@ -28,6 +27,7 @@ from tests.support.messages_api import (
     unary,
     whole,
 )
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, UNKNOWN, bench, policy
 
 pytestmark = pytest.mark.anyio
 Rules = dict[str, Any]
@@ -52,7 +52,7 @@ def message(made: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-async def test_a_supported_stream_keeps_its_events_and_tells_of_each_sentence() -> None:
+async def test_supported_stream_keeps_its_events_and_reports_each_sentence() -> None:
     answer = streamed(text(TRUE, " ", "More ", "in the handbook."))
     b = await bench(answer)
     made = await stream(b)
@@ -70,7 +70,7 @@ async def test_a_supported_stream_keeps_its_events_and_tells_of_each_sentence() 
     assert (row.prompt_tokens, row.completion_tokens, row.resolved_model) == (42, 9, "claude-1")
 
 
-async def test_the_supporting_passage_is_cited_before_the_block_ends() -> None:
+async def test_supporting_passage_is_cited_before_the_block_ends() -> None:
     made = await stream(await bench(streamed(text(TRUE))))
     delta = made[types(made).index("content_block_stop") - 1]["delta"]
     assert delta["type"] == "citations_delta"
@@ -84,7 +84,7 @@ async def test_the_supporting_passage_is_cited_before_the_block_ends() -> None:
     }
 
 
-async def test_a_contradiction_is_replaced_and_ends_as_a_refusal() -> None:
+async def test_contradiction_is_replaced_and_ends_as_a_refusal() -> None:
     b = await bench(streamed(text(f"{TRUE} ", f"{FALSE} ", UNKNOWN)), policy(**BLOCK))
     made = await stream(b)
     assert is_well_formed(made)
@@ -97,7 +97,7 @@ async def test_a_contradiction_is_replaced_and_ends_as_a_refusal() -> None:
     assert (b.event.request.status, b.event.request.action) == ("blocked", "block")
 
 
-async def test_a_blocked_message_is_replaced_whole_and_keeps_its_usage() -> None:
+async def test_blocked_message_is_replaced_and_keeps_its_usage() -> None:
     answer = whole(thinking(), text(f"{TRUE} {FALSE}"))
     body = await unary(await bench(answer, policy(**BLOCK)))
     assert body["content"] == [{"type": "text", "text": "Please ask HR."}]
@@ -106,7 +106,7 @@ async def test_a_blocked_message_is_replaced_whole_and_keeps_its_usage() -> None
     assert body["grounding"]["verdict"] == "has_contradictions"
 
 
-async def test_a_message_without_anything_to_check_is_untouched() -> None:
+async def test_message_without_claims_is_unchanged() -> None:
     answer = streamed(thinking(), text(TRUE), tool_use())
     assert await stream_bytes(await bench(answer), documents=None) == answer
     raw = json.dumps(whole(text(TRUE)), indent=3)
@@ -115,8 +115,8 @@ async def test_a_message_without_anything_to_check_is_untouched() -> None:
 
 
 @pytest.mark.parametrize("mode", ["hold", "live", "final"])
-async def test_other_content_passes_in_its_place_and_ends_a_sentence(mode: str) -> None:
-    """What a model says before it calls a tool leaves before the call, though no mark ends the sentence."""
+async def test_other_content_passes_in_order_and_ends_a_sentence(mode: str) -> None:
+    """Text before a tool call is sent before the call, even without an end mark."""
     blocks = thinking(), text("Let me look it up"), tool_use(), text(TRUE)
     b = await bench(streamed(*blocks, stop="tool_use"), policy(stream_mode=mode, **LOOSE))
     made = await stream(b)
@@ -132,7 +132,7 @@ async def test_other_content_passes_in_its_place_and_ends_a_sentence(mode: str) 
     assert result["grounding"]["supported_count"] == 1
 
 
-async def test_a_sentence_runs_on_from_text_block_to_text_block() -> None:
+async def test_sentence_continues_across_text_blocks() -> None:
     """A model that cites begins a new block in mid-sentence; the sentence is judged as a whole."""
     head, tail = TRUE[:15], TRUE[15:]
     made = await stream(await bench(streamed(text(head), text(tail), text(" ", UNKNOWN))))
@@ -142,7 +142,7 @@ async def test_a_sentence_runs_on_from_text_block_to_text_block() -> None:
     assert [block["text"] for block in message(made)["content"]] == [head, tail, f" {UNKNOWN}"]
 
 
-async def test_a_block_of_which_nothing_is_left_is_left_out_and_the_rest_is_numbered_anew() -> None:
+async def test_emptied_block_is_removed_and_later_blocks_renumbered() -> None:
     blocks = text(TRUE), text(f" {UNKNOWN}"), tool_use(), text(TRUE)
     b = await bench(streamed(*blocks), policy(**STRIP))
     made = await stream(b)
@@ -153,14 +153,14 @@ async def test_a_block_of_which_nothing_is_left_is_left_out_and_the_rest_is_numb
     assert body["content"] == message(made)["content"]
 
 
-async def test_a_message_whose_text_was_all_left_out_says_so() -> None:
+async def test_message_without_remaining_text_is_marked() -> None:
     made = await stream(await bench(streamed(thinking(), text(UNKNOWN)), policy(**STRIP)))
     assert is_well_formed(made)
     assert text_of(message(made)) == "I can't give an answer that the provided documents support."
     assert ended(made)["delta"]["stop_reason"] == "end_turn"
 
 
-async def test_live_text_goes_out_as_it_came_and_its_verdicts_follow_within_the_block() -> None:
+async def test_live_text_is_sent_at_once_and_verdicts_follow_within_the_block() -> None:
     answer = events(text(f"{TRUE} ", UNKNOWN))
     made = await stream(await bench(sse(answer)), documents=None)
     assert made == answer
@@ -174,7 +174,7 @@ async def test_live_text_goes_out_as_it_came_and_its_verdicts_follow_within_the_
     assert rest == [event for event in answer if event["type"] != "message_delta"]
 
 
-async def test_a_live_stream_that_is_blocked_ends_where_it_is() -> None:
+async def test_blocked_live_stream_ends_immediately() -> None:
     b = await bench(streamed(text(f"{FALSE} ", UNKNOWN)), policy(stream_mode="live", **BLOCK))
     made = await stream(b)
     assert is_well_formed(made)
@@ -182,7 +182,7 @@ async def test_a_live_stream_that_is_blocked_ends_where_it_is() -> None:
     assert "Please ask HR." not in text_of(message(made))
 
 
-async def test_a_block_as_error_is_one_of_the_apis_own() -> None:
+async def test_block_as_an_error_has_the_format_of_the_api() -> None:
     b = await bench(streamed(text(FALSE)), policy(on_block="error", **BLOCK))
     made = await stream(b)
     assert made[-1]["type"] == "error"
@@ -193,7 +193,7 @@ async def test_a_block_as_error_is_one_of_the_apis_own() -> None:
         await unary(await bench(whole(text(FALSE)), policy(on_block="error", **BLOCK)))
 
 
-async def test_an_upstream_error_in_mid_stream_passes_after_the_text_before_it() -> None:
+async def test_mid_stream_upstream_error_follows_the_text_before_it() -> None:
     made = events(text(f"{TRUE} ", "And"), stop=None)[:-1]
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     b = await bench(sse([*made, error]))
@@ -202,7 +202,7 @@ async def test_an_upstream_error_in_mid_stream_passes_after_the_text_before_it()
     assert b.event.request.status == "upstream_error"
 
 
-async def test_a_stream_that_breaks_off_says_so() -> None:
+async def test_interrupted_stream_is_reported() -> None:
     made = events(text(f"{TRUE} ", "And"), stop=None)[:-1]
     b = await bench(sse(made))
     seen = await stream(b)
@@ -212,18 +212,18 @@ async def test_a_stream_that_breaks_off_says_so() -> None:
     assert b.event.request.status == "incomplete"
 
 
-async def test_a_missing_last_event_is_made_up_for() -> None:
+async def test_missing_final_event_is_added() -> None:
     seen = await stream(await bench(sse(events(text(TRUE))[:-1])))
     assert is_well_formed(seen)
 
 
-async def test_a_reply_cut_at_its_length_is_told_as_such() -> None:
+async def test_truncated_reply_is_reported_as_such() -> None:
     made = await stream(await bench(streamed(text(f"{TRUE} Permanent staff also"), stop="max_tokens")))
     assert ended(made)["delta"]["stop_reason"] == "max_tokens"
     assert text_of(message(made)).endswith("also")
 
 
-async def test_a_plain_reply_shows_nothing_of_ours() -> None:
+async def test_plain_reply_contains_no_fields_of_ours() -> None:
     answer = whole(text(TRUE))
     body = await unary(await bench(answer), grounding={"include": []})
     assert body == answer
@@ -232,7 +232,7 @@ async def test_a_plain_reply_shows_nothing_of_ours() -> None:
     assert message(made)["content"] == answer["content"]
 
 
-async def test_a_call_of_a_tool_alone_is_not_judged() -> None:
+async def test_tool_calls_alone_are_not_judged() -> None:
     body = await unary(await bench(whole(tool_use(), stop="tool_use"), policy(min_citations=1)))
     assert body["stop_reason"] == "tool_use"
     assert body["grounding"]["verdict"] == "not_checked"
@@ -249,7 +249,7 @@ KINDS = st.lists(
 @settings(max_examples=60)
 @given(blocks=KINDS, cuts=st.integers(1, 9), rules=st.sampled_from([LOOSE, STRIP]))
 def test_streamed_and_unary_replies_agree(blocks: list[list[dict[str, Any]]], cuts: int, rules: dict[str, Any]) -> None:
-    """Whatever the blocks and however their text is cut, the message is the same, and so is what is found of it."""
+    """The message and its findings are the same for all blocks and for all cuts of their text."""
     finer = [_cut(block, cuts) for block in blocks]
 
     async def both() -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
@@ -275,8 +275,9 @@ def _cut(block: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
 
 @settings(max_examples=40)
 @given(blocks=KINDS, cuts=st.integers(1, 40), documents=st.booleans())
-def test_every_mode_tells_the_same_message(blocks: list[list[dict[str, Any]]], cuts: int, documents: bool) -> None:
-    """When text leaves makes no difference to what it is, nor does passing it untouched."""
+@example(blocks=[text(" ")], cuts=1, documents=False)
+def test_every_mode_reports_the_same_message(blocks: list[list[dict[str, Any]]], cuts: int, documents: bool) -> None:
+    """The text doesn't depend on when it is sent, or on whether it passes untouched."""
     sent = events(*(_cut(block, cuts) for block in blocks), pings=False)
 
     async def told(mode: str) -> dict[str, Any]:
@@ -299,14 +300,17 @@ TOLD = ("verdict", "action", "total_claims", "supported_count", "claims")
 
 
 def _spoken(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """The content without citations, and without text blocks that say nothing, which pass where nothing is held."""
+    """The content without citations, and without text blocks that say nothing: empty ones, and blank ones in a reply
+    that has no other text. They pass if no text is held.
+    """
     blocks = [{name: value for name, value in block.items() if name != "citations"} for block in told["content"]]
-    return [block for block in blocks if block.get("text") != ""]
+    silent = not any(block.get("text", "").strip() for block in blocks)
+    return [block for block in blocks if "text" not in block or (block["text"] and not silent)]
 
 
 @settings(max_examples=40)
 @given(at=st.lists(st.integers(0, 2000), max_size=8))
-def test_frames_may_be_cut_anywhere(at: list[int]) -> None:
+def test_chunking_does_not_change_the_frames(at: list[int]) -> None:
     data = streamed(thinking("Größe"), text(TRUE, " 🚆 "), text(UNKNOWN), tool_use())
     edges = sorted({min(edge, len(data)) for edge in at})
 

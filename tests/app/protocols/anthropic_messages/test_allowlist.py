@@ -1,4 +1,4 @@
-"""What a Messages upstream sends that nobody knows: where text is held none of it leaves, and it is named."""
+"""Unknown content from a Messages upstream: if text is held, none of it is delivered, and its kind is reported."""
 
 import json
 from typing import Any
@@ -7,8 +7,7 @@ import httpx
 import pytest
 
 from app.errors import UpstreamConnectError
-from tests.support.in_process_gateway import FALSE, TRUE, UNKNOWN, Bench, bench, policy
-from tests.support.messages_api import (
+from tests.support.apis.messages_api import (
     ask,
     events,
     frame,
@@ -23,6 +22,7 @@ from tests.support.messages_api import (
     unary,
     whole,
 )
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, UNKNOWN, Bench, bench, policy
 
 pytestmark = pytest.mark.anyio
 Json = dict[str, Any]
@@ -131,7 +131,7 @@ MORE: dict[str, bytes] = {
 
 @MODES
 @pytest.mark.parametrize("name", MORE)
-async def test_values_that_do_not_fit_their_field_do_not_leave(name: str, mode: str) -> None:
+async def test_invalid_field_values_are_left_out(name: str, mode: str) -> None:
     seen = (await stream_bytes(await governed(MORE[name], mode))).decode()
     assert MARK not in seen
     assert TRUE in "".join(each["delta"].get("text", "") for each in parsed(seen.encode()) if "delta" in each)
@@ -139,7 +139,7 @@ async def test_values_that_do_not_fit_their_field_do_not_leave(name: str, mode: 
 
 @MODES
 @pytest.mark.parametrize("name", FRAMES)
-async def test_what_nobody_knows_does_not_leave_and_is_named(name: str, mode: str) -> None:
+async def test_unknown_fields_are_left_out_and_named(name: str, mode: str) -> None:
     data, told = FRAMES[name]
     seen = await stream_bytes(await governed(data, mode))
     assert MARK not in seen.decode()
@@ -153,7 +153,7 @@ async def test_what_nobody_knows_does_not_leave_and_is_named(name: str, mode: st
 
 
 @pytest.mark.parametrize("name", FRAMES)
-async def test_what_nobody_knows_passes_untouched(name: str) -> None:
+async def test_unknown_fields_pass_without_a_policy(name: str) -> None:
     data, _ = FRAMES[name]
     assert await stream_bytes(await bench(data), documents=None) == data
 
@@ -169,13 +169,13 @@ async def test_what_nobody_knows_passes_untouched(name: str) -> None:
     ],
     ids=["nan", "bad UTF-8", "half a character", "control character"],
 )
-async def test_text_in_json_that_only_lenient_clients_read_is_judged(odd: bytes, mode: str) -> None:
+async def test_text_in_json_for_lenient_clients_is_judged(odd: bytes, mode: str) -> None:
     seen = await stream_bytes(await governed(inserted(3, odd), mode))
     assert MARK not in seen.decode()
     assert parsed(seen)[-2]["grounding"]["action"] == "block"
 
 
-async def test_half_a_character_is_answered() -> None:
+async def test_lone_surrogate_is_answered() -> None:
     said = f"{TRUE} So it is \ud83d"
     answer = whole(text(TRUE))
     answer["content"][0]["text"] = said
@@ -183,7 +183,7 @@ async def test_half_a_character_is_answered() -> None:
     assert text_of(await unary(await bench(lambda _: httpx.Response(200, content=data)))) == said
 
 
-async def test_fields_of_a_message_stop_do_not_leave() -> None:
+async def test_fields_of_message_stop_are_left_out() -> None:
     for at, data in ((5, changed(5, message={"content": [{"type": "text", "text": FALSE}]})), (4, None)):
         made = events(text(TRUE), pings=False)
         made[5]["text"] = FALSE
@@ -192,7 +192,7 @@ async def test_fields_of_a_message_stop_do_not_leave() -> None:
         assert await stream_bytes(await bench(data), documents=None) == data
 
 
-async def test_lines_beside_data_do_not_leave() -> None:
+async def test_lines_besides_data_are_left_out() -> None:
     odd = f": note\n{FALSE}\nevent: {FALSE}\n\ndata:\n\n".encode()
     data = inserted(3, odd)
     seen = await stream_bytes(await governed(data))
@@ -201,14 +201,14 @@ async def test_lines_beside_data_do_not_leave() -> None:
     assert await stream_bytes(await bench(data), documents=None) == data
 
 
-async def test_blocks_behind_one_that_is_left_out_are_numbered_anew() -> None:
+async def test_blocks_after_a_removed_one_are_renumbered() -> None:
     made = events([{"type": "output_text", "text": FALSE}], text(TRUE), tool_use())
     seen = parsed(await stream_bytes(await governed(sse(made))))
     assert is_well_formed(seen)
 
 
 @HELD
-async def test_an_error_says_no_more_than_an_error(mode: str) -> None:
+async def test_error_has_only_known_fields(mode: str) -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Busy", "text": FALSE}, "content": FALSE}
     seen = parsed(await stream_bytes(await governed(inserted(4, error), mode)))
     assert [e for e in seen if e["type"] == "error"] == [
@@ -216,7 +216,7 @@ async def test_an_error_says_no_more_than_an_error(mode: str) -> None:
     ]
     for odd, message in (
         ({"type": "error", "error": "Busy"}, "Busy"),
-        ({"type": "error", "error": [FALSE]}, "reports"),
+        ({"type": "error", "error": [FALSE]}, "reported"),
     ):
         seen = parsed(await stream_bytes(await governed(inserted(4, odd), mode)))
         assert [message in event["error"]["message"] for event in seen if event["type"] == "error"] == [True]
@@ -235,7 +235,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-async def test_what_is_no_message_is_not_answered_unless_it_passes_untouched(name: str) -> None:
+async def test_malformed_message_is_rejected_unless_it_passes_untouched(name: str) -> None:
     body = UNREADABLE[name]
 
     def answer(_: Any) -> httpx.Response:
@@ -249,7 +249,7 @@ async def test_what_is_no_message_is_not_answered_unless_it_passes_untouched(nam
 
 
 @pytest.mark.parametrize("first", [1, 4, 5])
-async def test_a_stream_that_begins_no_message_is_none(first: int) -> None:
+async def test_stream_without_message_start_is_rejected(first: int) -> None:
     data = sse(events(text(FALSE), pings=False)[first:])
     with pytest.raises(UpstreamConnectError):
         await ask(await governed(data))
@@ -257,7 +257,7 @@ async def test_a_stream_that_begins_no_message_is_none(first: int) -> None:
 
 
 @pytest.mark.parametrize("citations", ["abc", {"a": "b"}, [FALSE], 3, None])
-async def test_citations_of_another_shape_are_left_out(citations: Any) -> None:
+async def test_malformed_citations_are_left_out(citations: Any) -> None:
     answer = whole(text(TRUE))
     answer["content"][0]["citations"] = citations
     body = await unary(await governed(answer))
@@ -268,28 +268,36 @@ async def test_citations_of_another_shape_are_left_out(citations: Any) -> None:
     assert MARK not in (await stream_bytes(await governed(sse(made)))).decode()
 
 
-@pytest.mark.parametrize("reason", [["end_turn"], {"a": 1}, 3, FALSE, "x" * 41])
-async def test_a_reason_of_another_kind_is_unknown(reason: Any) -> None:
+@pytest.mark.parametrize("reason", [["end_turn"], {"a": 1}, 3, FALSE, "x" * 41, "forty_days", "eos"])
+async def test_unknown_stop_reason_becomes_end_turn(reason: Any) -> None:
     b = await governed(changed(4, "delta", stop_reason=reason))
     made = parsed(await stream_bytes(b))
-    assert made[-2]["delta"]["stop_reason"] == "unknown"
-    assert b.event.request.finish_reason == "unknown"
+    assert made[-2]["delta"]["stop_reason"] == "end_turn"
+    assert b.event.request.finish_reason == "end_turn"
 
 
-async def test_the_sequence_that_the_text_stops_at_is_told() -> None:
+@pytest.mark.parametrize("rules", [{}, {"stream_mode": "final"}])
+async def test_unknown_stop_reason_becomes_end_turn_in_every_mode(rules: dict[str, Any]) -> None:
+    data = changed(4, "delta", stop_reason="forty_days")
+    annotated = parsed(await stream_bytes(await bench(data)))
+    held = parsed(await stream_bytes(await bench(data, policy(**rules))))
+    assert [made[-2]["delta"]["stop_reason"] for made in (annotated, held)] == ["end_turn", "end_turn"]
+
+
+async def test_stop_sequence_is_reported() -> None:
     data = changed(4, "delta", stop_reason="stop_sequence", stop_sequence="The end.")
     made = parsed(await stream_bytes(await governed(data), stop_sequences=["The end."]))
     assert made[-2]["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": "The end."}
 
 
-async def test_a_refusal_is_explained_and_named() -> None:
+async def test_refusal_is_explained_and_named() -> None:
     details = {"type": "refusal", "category": None, "explanation": "It may do harm."}
     made = parsed(await stream_bytes(await governed(changed(4, "delta", stop_reason="refusal", stop_details=details))))
     assert made[-2]["delta"]["stop_details"] == details
     assert made[-2]["grounding"]["not_checked"] == ["refusal"]
 
 
-async def test_what_is_known_of_the_end_is_told() -> None:
+async def test_known_fields_of_the_end_are_kept() -> None:
     usage = {"output_tokens": 9, "iterations": [{"type": "message", "output_tokens": 9}], "service_tier": "standard"}
     end = {"stop_details": None, "container": {"id": "container_1", "expires_at": "2026-01-01T00:00:00Z"}}
     data = changed(4, usage=usage, delta={"stop_reason": "end_turn", "stop_sequence": None, **end})
@@ -299,7 +307,7 @@ async def test_what_is_known_of_the_end_is_told() -> None:
     assert "not_checked" not in made[-2]["grounding"]
 
 
-async def test_blocks_of_every_known_kind_pass_with_what_is_known_of_them() -> None:
+async def test_known_blocks_pass_with_their_known_fields() -> None:
     kinds: list[Json] = [
         {"type": "redacted_thinking", "data": "eA=="},
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "leave"}},
@@ -316,7 +324,7 @@ async def test_blocks_of_every_known_kind_pass_with_what_is_known_of_them() -> N
     assert body["grounding"]["not_checked"] == sorted(kind["type"] for kind in kinds)
 
 
-async def test_a_block_that_is_gone_back_to_brings_its_citations() -> None:
+async def test_block_that_is_resumed_keeps_its_citations() -> None:
     made = events(text(f"{TRUE} ", citations=[cite(TRUE)]), text(f"{TRUE} "), pings=False)
     again = delta(0, type="text_delta", text=TRUE)
     seen = parsed(await stream_bytes(await governed(sse([*made[:8], again, *made[8:]]))))
@@ -343,20 +351,20 @@ def cite(said: str, **fields: Any) -> Json:
     ],
     ids=["it", "more", "part", "title", "place", "other block"],
 )
-async def test_citations_of_withheld_text_do_not_leave(blocks: list[list[Json]], asked: Any, mode: str) -> None:
+async def test_citations_of_withheld_text_are_withheld(blocks: list[list[Json]], asked: Any, mode: str) -> None:
     answer = await asked(await governed(streamed(*blocks), mode))
     seen = answer if isinstance(answer, bytes) else answer.body
     assert TRUE in seen.decode()
     assert "Bicycles" not in seen.decode()
 
 
-async def test_a_quotation_from_a_document_leaves_though_the_same_text_was_withheld() -> None:
+async def test_quotation_of_a_document_is_sent_even_if_that_text_was_withheld() -> None:
     cited = cite(TRUE)
     body = await unary(await governed(whole(text(f"{TRUE} ", UNKNOWN, citations=[cited]))))
     assert cited in body["content"][0]["citations"]
 
 
-async def test_a_title_that_no_document_has_is_not_quoted_in_a_decision() -> None:
+async def test_unknown_title_is_not_quoted_in_a_decision() -> None:
     answer = streamed(text(TRUE, citations=[cite("x", document_index=9, document_title=FALSE)]))
     b = await bench(answer, policy(**RULES, require_valid_citations=True))
     await stream_bytes(b)

@@ -1,4 +1,4 @@
-"""Documents that stand in a Messages request as blocks of its own: evidence, citations, and taking them out."""
+"""Documents as content blocks of a Messages request: as evidence, in citations, and when they are dropped."""
 
 import json
 from typing import Any
@@ -14,8 +14,8 @@ from app.protocols.documents import Limits
 from judges.testing import NEUTRAL, ScriptedJudge, entails
 from judges.types import Source, Span
 from policies.types import Policy
-from tests.support.in_process_gateway import TRUE, UNKNOWN, Bench, bench, policy
-from tests.support.messages_api import sse, stream, streamed, text, text_of, unary, whole
+from tests.support.apis.messages_api import sse, stream, streamed, text, text_of, unary, whole
+from tests.support.gateways.in_process_gateway import TRUE, UNKNOWN, Bench, bench, policy
 
 pytestmark = pytest.mark.anyio
 Json = dict[str, Any]
@@ -74,7 +74,7 @@ def dropping(*sources: str) -> Policy:
     return policy("retrieval", blocked_sources=list(sources), action_on_blocked_source="drop")
 
 
-def test_blocks_become_documents_and_stay_where_they_are() -> None:
+def test_blocks_become_documents_and_stay_in_place() -> None:
     request = read(PLAIN, RESULT, result(UNRELATED), QUESTION)
     chunks = request.parsed.chunks
     assert [chunk.text for chunk in chunks] == [f"{OTHER} {TRUE}", f"{OTHER}\n{TRUE}", OTHER]
@@ -88,7 +88,7 @@ def test_blocks_become_documents_and_stay_where_they_are() -> None:
     assert request.parsed.raw is not None
 
 
-def test_documents_of_our_own_field_come_first() -> None:
+def test_documents_of_our_field_come_first() -> None:
     request = read(RESULT, QUESTION, documents=["Ours."])
     assert [chunk.text for chunk in request.parsed.chunks] == ["Ours.", f"{OTHER}\n{TRUE}"]
     assert request.parsed.paths == ("documents[0]", "messages[0].content[0]")
@@ -103,11 +103,11 @@ def test_documents_of_our_own_field_come_first() -> None:
         ({"messages": ["hi"]}, "messages[0]"),
         ({"stream": "yes"}, "stream"),
         ({"model": 3}, "model"),
-        ({"documents": [{"text": "x", "relevance_score": 2}]}, "documents[0].relevance_score"),
+        ({"documents": [{"text": "x", "relevance_score": "2"}]}, "documents[0].relevance_score"),
         ({"grounding": {"inject": "here"}}, "grounding.inject"),
     ],
 )
-def test_what_is_wrong_is_named(fields: Json, param: str) -> None:
+def test_invalid_documents_are_named(fields: Json, param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         read(QUESTION, **fields)
     assert caught.value.param == param
@@ -125,20 +125,20 @@ def test_what_is_wrong_is_named(fields: Json, param: str) -> None:
         {"type": "tool_result", "content": [3]},
     ],
 )
-def test_odd_blocks_are_left_to_the_upstream(odd: Any) -> None:
+def test_malformed_blocks_are_left_to_the_upstream(odd: Any) -> None:
     assert read(odd, QUESTION).parsed.chunks == ()
 
 
-async def test_a_pdf_goes_upstream_and_the_result_says_that_it_is_no_evidence() -> None:
+async def test_pdf_is_forwarded_and_reported_as_no_evidence() -> None:
     b = await bench(whole(text(TRUE)))
     body = await unary(b, documents=None, content=[PDF, RESULT, QUESTION])
     assert sent(b)["messages"][0]["content"][0] == PDF
     assert body["grounding"]["verdict"] == "supported"
     (warning,) = body["grounding"]["retrieval"]["warnings"]
-    assert warning.startswith("messages[0].content[0]: the document goes upstream")
+    assert warning.startswith("messages[0].content[0]: the document is sent upstream")
 
 
-async def test_the_passage_cited_is_where_the_citation_says() -> None:
+async def test_cited_passage_is_found_at_its_position() -> None:
     (char,) = await citations([PDF, PLAIN, QUESTION])
     said = PLAIN["source"]["data"]
     assert TRUE in char["cited_text"]
@@ -149,7 +149,7 @@ async def test_the_passage_cited_is_where_the_citation_says() -> None:
         assert found["cited_text"].endswith(TRUE)
 
 
-def test_each_kind_of_document_is_cited_in_its_own_way() -> None:
+def test_each_kind_of_document_is_cited_in_its_own_format() -> None:
     """Numbers are those of the API: each kind of block from zero; our own documents come after the blocks."""
     request = read(PDF, PLAIN, PARTS, result(UNRELATED, RESULT), QUESTION, documents=[{"text": TRUE, "title": "Mine"}])
     references = DocumentNumbers(request.blocks, request.parsed.chunks)
@@ -186,7 +186,7 @@ def test_each_kind_of_document_is_cited_in_its_own_way() -> None:
     ]
 
 
-async def test_a_dropped_block_is_taken_out_of_the_request() -> None:
+async def test_dropped_block_is_removed_from_the_request() -> None:
     b = await bench(whole(text(TRUE)), dropping("https://kb.test/canteen"))
     content = [result(UNRELATED), UNRELATED, RESULT, QUESTION]
     body = await unary(b, documents=None, content=content)
@@ -195,8 +195,8 @@ async def test_a_dropped_block_is_taken_out_of_the_request() -> None:
     assert [row.kept for row in b.event.documents] == [False, False, True]
 
 
-async def test_the_upstreams_citations_are_numbered_as_the_client_knows_them() -> None:
-    """With a block taken out, the upstream counts fewer than the client sent."""
+async def test_upstream_citations_use_the_numbers_of_the_client() -> None:
+    """If a block is dropped, the upstream counts fewer documents than the client sent."""
     cited: Json = {"type": "search_result_location", "cited_text": TRUE, "search_result_index": 0, "title": "Leave",
              "source": "https://kb.test/leave", "start_block_index": 1, "end_block_index": 2}  # fmt: skip
     blocks = text(TRUE, citations=[cited])
@@ -217,8 +217,8 @@ async def test_the_upstreams_citations_are_numbered_as_the_client_knows_them() -
     assert body["content"] == [{"type": "text", "text": TRUE, "citations": [expected]}]
 
 
-async def test_what_cannot_be_taken_out_blocks() -> None:
-    """A message of documents alone would be empty without them; text of our own field stands in the prompt already."""
+async def test_drop_becomes_block_if_the_document_cannot_be_removed() -> None:
+    """A message of documents alone would be empty without them; text from our own field is in the prompt already."""
     for content, documents in (([UNRELATED], None), ([UNRELATED, QUESTION], [{"text": OTHER}])):
         b = await bench(whole(text(TRUE)), dropping("https://kb.test/canteen"))
         with pytest.raises(PolicyBlockedError) as caught:
@@ -228,7 +228,7 @@ async def test_what_cannot_be_taken_out_blocks() -> None:
         assert b.forwarded == []
 
 
-async def test_citations_of_the_upstream_count_for_the_policy() -> None:
+async def test_upstream_citations_count_for_the_policy() -> None:
     cited: Json = {"type": "search_result_location", "cited_text": OTHER, "search_result_index": 0, "title": "Canteen",
              "source": "https://kb.test/canteen", "start_block_index": 0, "end_block_index": 1}  # fmt: skip
     rules: Json = {"min_citations": 1, "min_grounding_score": 0.0, "action_on_violation": "block"}
@@ -240,7 +240,7 @@ async def test_citations_of_the_upstream_count_for_the_policy() -> None:
     assert body["stop_reason"] == "refusal"
 
 
-async def test_a_citation_that_does_not_support_its_sentence_is_found() -> None:
+async def test_citation_not_supporting_its_sentence_is_found() -> None:
     cited: Json = {"type": "search_result_location", "cited_text": OTHER, "search_result_index": 0, "title": "Canteen",
              "source": "https://kb.test/canteen", "start_block_index": 0, "end_block_index": 1}  # fmt: skip
     rules: Json = {**LOOSE, "require_valid_citations": True, "action_on_violation": "block"}
@@ -253,7 +253,7 @@ async def test_a_citation_that_does_not_support_its_sentence_is_found() -> None:
     assert decision["reason_code"] == "GROUNDING_BAD_CITATION"
 
 
-async def test_a_citation_of_a_pdf_counts_though_nobody_can_check_it() -> None:
+async def test_citation_of_a_pdf_counts_though_unverifiable() -> None:
     cited: Json = {"type": "page_location", "cited_text": "…", "document_index": 0, "document_title": None,
              "start_page_number": 1, "end_page_number": 2}  # fmt: skip
     rules: Json = {"min_citations": 1, "min_grounding_score": 0.0, "require_valid_citations": True,
@@ -280,8 +280,35 @@ async def test_citations_within_a_sentence_stay_with_their_blocks() -> None:
     assert text_of(by_unary) == TRUE
 
 
+@pytest.mark.parametrize("mode", ["hold", "final", "live"])
+@pytest.mark.parametrize("end", [".", " .", ".\n"])
+async def test_end_of_a_cited_sentence_repeats_no_citation(mode: str, end: str) -> None:
+    """Claude puts the full stop of a cited sentence in a separate block."""
+    cited: Json = {"type": "search_result_location", "cited_text": TRUE, "search_result_index": 0, "title": "Leave",
+             "source": "https://kb.test/leave", "start_block_index": 1, "end_block_index": 2}  # fmt: skip
+    blocks = text(TRUE[:-1], citations=[cited]), text(end)
+    rules = policy(**LOOSE, stream_mode=mode)
+    made = await stream(await bench(streamed(*blocks), rules), documents=None, content=[RESULT, QUESTION])
+    whole_reply = await unary(await bench(whole(*blocks), rules), documents=None, content=[RESULT, QUESTION])
+    for message in (message_of(sse(made)), whole_reply):
+        assert message is not None
+        first, last = message["content"]
+        assert (first["text"], first["citations"]) == (TRUE[:-1], [cited])
+        assert (last["text"].strip(), last.get("citations")) == (".", None)
+
+
+@pytest.mark.parametrize("mode", ["hold", "final"])
+async def test_our_citation_covers_its_sentence(mode: str) -> None:
+    blocks = text(TRUE[:-1]), text(".")
+    rules = policy(**LOOSE, stream_mode=mode)
+    made = await stream(await bench(streamed(*blocks), rules), documents=None, content=[RESULT, QUESTION])
+    message = message_of(sse(made))
+    assert message is not None
+    assert [len(block.get("citations", ())) for block in message["content"]] == [1, 0]
+
+
 @pytest.mark.parametrize("system", [None, "Be brief.", [{"type": "text", "text": "Be brief."}]])
-async def test_documents_are_written_behind_the_system_text(system: Any) -> None:
+async def test_documents_are_inserted_after_the_system_text(system: Any) -> None:
     b = await bench(whole(text(TRUE)))
     fields = {} if system is None else {"system": system}
     await unary(b, documents=[{"text": TRUE}], content=[RESULT, QUESTION], grounding={"inject": "system"}, **fields)
@@ -293,7 +320,7 @@ async def test_documents_are_written_behind_the_system_text(system: Any) -> None
     assert sent(b)["messages"][0]["content"] == [RESULT, QUESTION]
 
 
-async def test_documents_are_written_before_the_question_but_behind_results_of_tools() -> None:
+async def test_documents_are_inserted_before_the_question_after_tool_results() -> None:
     b = await bench(whole(text(TRUE)))
     await unary(b, documents=[{"text": TRUE}], content=[result(UNRELATED), QUESTION], grounding={"inject": "user"})
     first, second, third = sent(b)["messages"][0]["content"]
@@ -304,7 +331,7 @@ async def test_documents_are_written_before_the_question_but_behind_results_of_t
     assert sent(b)["messages"][0]["content"].endswith("How much leave?")
 
 
-async def test_results_of_tools_are_evidence_where_a_policy_wants_it() -> None:
+async def test_tool_results_are_evidence_if_a_policy_says_so() -> None:
     content = [{**result(), "content": TRUE}, QUESTION]
     b = await bench(whole(text(TRUE)), policy(evidence_from_tools=True, **LOOSE))
     body = await unary(b, documents=None, content=content)

@@ -8,8 +8,18 @@ from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from app.protocols.anthropic_messages.whole_reply import message_of
-from tests.support.in_process_gateway import FALSE, TRUE, bench, policy
-from tests.support.messages_api import frame, is_well_formed, stream, streamed, text, thinking, tool_use, unary, whole
+from tests.support.apis.messages_api import (
+    frame,
+    is_well_formed,
+    stream,
+    streamed,
+    text,
+    thinking,
+    tool_use,
+    unary,
+    whole,
+)
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, bench, policy
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +45,7 @@ EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
         ({}, ["thinking", "text", "tool_use", "text"], set()),
     ],
 )
-async def test_a_policy_decides_which_blocks_leave(
+async def test_policy_decides_which_blocks_are_sent(
     actions: dict[str, str], kinds: list[str], dropped: set[str], mode: str
 ) -> None:
     made: dict[str, Any]
@@ -60,7 +70,7 @@ async def test_a_policy_decides_which_blocks_leave(
 
 @pytest.mark.parametrize("action", ["pass", "hold"])
 @pytest.mark.parametrize("mode", ["hold", "live", "final", "whole"])
-async def test_no_call_leaves_after_a_block_or_before_one_at_the_end(mode: str, action: str) -> None:
+async def test_no_call_is_sent_after_a_block_or_before_one_at_the_end(mode: str, action: str) -> None:
     given = policy(**RULES, stream_mode="hold" if mode == "whole" else mode, tool_call_action=action)
     orders = (
         [[text(FALSE), tool_use()]]

@@ -1,4 +1,4 @@
-"""What a Messages upstream may do that it should not, or does seldom."""
+"""Invalid or rare behaviour of a Messages upstream."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,8 +19,7 @@ from app.protocols.common.stream_events import Frame, FrameRemainder, JudgedClai
 from app.protocols.documents import Limits
 from judges.testing import ScriptedJudge, entails
 from judges.types import Chunk
-from tests.support.in_process_gateway import DOCUMENTS, FALSE, TRUE, UNKNOWN, bench, policy
-from tests.support.messages_api import (
+from tests.support.apis.messages_api import (
     ask,
     events,
     frame,
@@ -36,6 +35,7 @@ from tests.support.messages_api import (
     unary,
     whole,
 )
+from tests.support.gateways.in_process_gateway import DOCUMENTS, FALSE, TRUE, UNKNOWN, bench, policy
 
 pytestmark = pytest.mark.anyio
 Json = dict[str, Any]
@@ -54,7 +54,7 @@ def found_in(made: list[Json]) -> Json:
     return found
 
 
-async def test_a_connection_that_breaks_behind_a_block_still_delivers_its_end() -> None:
+async def test_connection_lost_after_a_block_still_delivers_its_end() -> None:
     made = events(text(TRUE), stop=None)
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -68,12 +68,12 @@ async def test_a_connection_that_breaks_behind_a_block_still_delivers_its_end() 
     assert untouched.startswith(sse(made))
 
 
-async def test_a_last_frame_without_its_blank_line_counts() -> None:
+async def test_final_frame_without_a_blank_line_counts() -> None:
     made = await stream(await bench(streamed(text(TRUE)).rstrip(b"\n")))
     assert is_well_formed(made)
 
 
-async def test_pings_and_comments_between_blocks_stay_there() -> None:
+async def test_pings_and_comments_between_blocks_keep_their_place() -> None:
     made = events(text(f"{TRUE} "), text(UNKNOWN))
     at = next(i for i, event in enumerate(made) if event["type"] == "content_block_stop") + 1
     data = sse(made[:at]) + frame({"type": "ping"}) + b": hello\n\n" + b"data: no json\n\n" + sse(made[at:])
@@ -83,7 +83,7 @@ async def test_pings_and_comments_between_blocks_stay_there() -> None:
     assert b": hello\n\n" in seen
 
 
-async def test_text_without_an_announced_block_is_held_all_the_same() -> None:
+async def test_text_without_a_block_start_is_held() -> None:
     made = [event for event in events(text(f"{TRUE} ", UNKNOWN)) if event["type"] != "content_block_start"]
     seen = await stream(await bench(sse(made)))
     assert text_of(found_in(seen)) == f"{TRUE} {UNKNOWN}"
@@ -91,7 +91,7 @@ async def test_text_without_an_announced_block_is_held_all_the_same() -> None:
     assert await stream(await bench(sse(made)), documents=None) == made
 
 
-async def test_a_block_may_begin_with_text_and_citations() -> None:
+async def test_block_start_may_contain_text_and_citations() -> None:
     made = events(text(), text(f" {UNKNOWN}"))
     made[1]["content_block"] = {"type": "text", "text": TRUE, "citations": [WEB]}
     seen = await stream(await bench(sse(made)))
@@ -101,7 +101,7 @@ async def test_a_block_may_begin_with_text_and_citations() -> None:
     assert WEB in first["citations"]
 
 
-async def test_what_a_message_leaves_out_is_not_missed() -> None:
+async def test_optional_message_fields_may_be_missing() -> None:
     made = events(text(citations=[WEB]), text(TRUE))
     made[0]["message"] = {"type": "message", "content": []}
     seen = await stream(await bench(sse(made)))
@@ -112,7 +112,7 @@ async def test_what_a_message_leaves_out_is_not_missed() -> None:
     assert "usage" not in body
 
 
-async def test_a_delta_that_nobody_knows_is_left_out_and_named() -> None:
+async def test_unknown_delta_is_left_out_and_named() -> None:
     made = events(text(TRUE))
     new = {"type": "content_block_delta", "index": 0, "delta": {"type": "new_delta", "value": 1}}
     made.insert(3, new)
@@ -122,7 +122,7 @@ async def test_a_delta_that_nobody_knows_is_left_out_and_named() -> None:
     assert is_well_formed(seen)
 
 
-async def test_a_message_delta_without_a_reason_passes() -> None:
+async def test_message_delta_without_a_reason_passes() -> None:
     made = events(text(TRUE))
     made.insert(-2, {"type": "message_delta", "delta": {"stop_reason": None}, "usage": {"output_tokens": 4}})
     b = await bench(sse(made))
@@ -131,7 +131,7 @@ async def test_a_message_delta_without_a_reason_passes() -> None:
     assert b.event.request.completion_tokens == 9
 
 
-async def test_usage_at_the_end_counts_the_prompt_anew() -> None:
+async def test_final_usage_replaces_the_prompt_count() -> None:
     made = events(text(TRUE))
     made[-2]["usage"] = {"input_tokens": 70, "output_tokens": 9}
     made[0]["message"] = None
@@ -140,43 +140,43 @@ async def test_usage_at_the_end_counts_the_prompt_anew() -> None:
     assert (b.event.request.prompt_tokens, b.event.request.completion_tokens) == (70, 9)
 
 
-async def test_a_stream_where_a_message_was_asked_for_is_put_together() -> None:
+async def test_unexpected_stream_is_merged_into_a_message() -> None:
     body = await unary(await bench(streamed(text(TRUE), tool_use(), stop="tool_use")))
     assert [block.get("input") for block in body["content"]] == [None, {"q": "leave"}]
     assert (body["stop_reason"], body["grounding"]["verdict"]) == ("tool_use", "supported")
 
 
-async def test_a_message_where_a_stream_was_asked_for_is_laid_out_as_one() -> None:
+async def test_unexpected_message_is_converted_to_a_stream() -> None:
     for documents in (DOCUMENTS, None):
         seen = await stream(await bench(whole(text(TRUE), tool_use())), documents=documents)
         assert is_well_formed(seen)
         assert [block["type"] for block in found_in(seen)["content"]] == ["text", "tool_use"]
 
 
-async def test_an_error_in_place_of_a_message_is_none() -> None:
+async def test_error_in_place_of_a_message_is_an_error() -> None:
     body = b'{"type": "error", "error": {"type": "api_error", "message": "no"}}'
     b = await bench(answering(body, "application/json"))
-    with pytest.raises(UpstreamConnectError, match="reports an error: no"):
+    with pytest.raises(UpstreamConnectError, match="reported an error: no"):
         await ask(b)
     assert b.event.request.status == "upstream_error"
     assert (await ask(await bench(answering(body, "application/json")), documents=None)).body == body
 
 
-async def test_an_event_beyond_all_bounds_ends_the_reply() -> None:
+async def test_oversized_event_ends_the_reply() -> None:
     made = sse(events(text(TRUE), stop=None)) + b"data: " + b"x" * (17 * 1024 * 1024)
     seen = parsed(await stream_bytes(await bench(made)))
     assert seen[-1]["error"]["message"].startswith("The upstream's reply is malformed")
 
 
-async def test_events_behind_a_block_that_was_left_out_are_numbered_down() -> None:
-    """The deltas of later blocks too."""
+async def test_events_after_a_removed_block_are_renumbered() -> None:
+    """This includes the deltas of later blocks."""
     made = events(text(UNKNOWN), tool_use())
     seen = await stream(await bench(sse(made), policy(unverifiable_action="strip", **LOOSE)))
     deltas = [e["index"] for e in seen if e["type"] == "content_block_delta" and "partial_json" in e["delta"]]
     assert deltas == [0, 0]
 
 
-async def test_a_block_before_the_upstream_could_count_is_counted_by_us() -> None:
+async def test_blocked_reply_without_upstream_usage_is_counted_by_us() -> None:
     """The prompt was counted when the message began."""
     b = await bench(sse(events(text(f"{FALSE} ", UNKNOWN), stop=None)), policy(contradiction_action="block", **LOOSE))
     made = await stream(b)
@@ -188,7 +188,7 @@ async def test_a_block_before_the_upstream_could_count_is_counted_by_us() -> Non
 
 
 @pytest.mark.parametrize("mode", ["hold", "live"])
-async def test_text_that_speaks_of_events_is_text(mode: str) -> None:
+async def test_text_about_events_is_text(mode: str) -> None:
     said = "It begins with content_block_start and ends with content_block_stop."
     made = await stream(await bench(streamed(text(said)), policy(stream_mode=mode, **LOOSE)))
     assert is_well_formed(made)
@@ -198,14 +198,14 @@ async def test_text_that_speaks_of_events_is_text(mode: str) -> None:
     assert odd in await stream(await bench(data), documents=None)
 
 
-async def test_a_reply_whose_beginning_was_left_out_does_not_begin_with_space() -> None:
+async def test_text_after_a_removed_beginning_has_no_leading_space() -> None:
     blocks = text(UNKNOWN), text(" "), text(TRUE)
     made = await stream(await bench(streamed(*blocks), policy(unverifiable_action="strip", **LOOSE)))
     assert is_well_formed(made)
     assert [block["text"] for block in found_in(made)["content"]] == [TRUE]
 
 
-async def test_a_citation_of_what_the_upstream_found_itself_is_of_the_document_at_that_url() -> None:
+async def test_citation_of_a_web_result_refers_to_the_document_at_its_url() -> None:
     rules: Json = {"min_citations": 1, "min_grounding_score": 0.0, "action_on_violation": "block"}
     judge = ScriptedJudge(lambda _, claim: entails())
     answer = whole(text(TRUE, citations=[WEB]))
@@ -214,7 +214,7 @@ async def test_a_citation_of_what_the_upstream_found_itself_is_of_the_document_a
         assert body["stop_reason"] == reason
 
 
-def test_text_that_was_corrected_goes_to_the_block_where_it_began() -> None:
+def test_corrected_text_goes_to_the_block_where_it_began() -> None:
     adapter = MessagesAdapter(read_messages(json.dumps(REQUEST).encode(), {}, Limits()))
     assert adapter.encode(FrameRemainder(choice=0, json={})) == b""
     assert adapter.encode(JudgedClaims(choice=0, claims=({},), frame=Frame(json={}))) == b""
@@ -226,7 +226,7 @@ def test_text_that_was_corrected_goes_to_the_block_where_it_began() -> None:
     assert [event.get("delta", {}).get("text") for event in parsed(written)] == [None, "corrected"]
 
 
-def test_a_citation_is_of_the_document_of_its_source() -> None:
+def test_citation_refers_to_the_document_of_its_source() -> None:
     references = DocumentNumbers((), (Chunk(id="1", text="x", source="s"),))
     assert references.cited({"title": "s"}, 3).document == 0
     assert references.cited({}, 3).document is None
@@ -244,18 +244,18 @@ REQUEST: Json = {
 }
 
 
-def test_the_prompt_is_all_text_and_documents_find_a_place_without_a_question() -> None:
+def test_documents_are_inserted_even_without_a_question() -> None:
     assert prompt_text(REQUEST) == "Be brief.\nYes?"
     written = inject(REQUEST, [Chunk(id="1", text=TRUE)], where="user")
     assert [message["role"] for message in written["messages"]] == ["assistant", "user"]
     assert TRUE in written["messages"][1]["content"]
 
 
-def test_bytes_that_are_no_event_have_nothing_in_them() -> None:
+def test_malformed_events_contain_no_text() -> None:
     assert parse_event(b"") == parse_event(b"data: [1]\n\n") == parse_event(b"data: {\n\n") == {}
 
 
-async def test_results_of_tools_are_of_the_source_that_the_tool_is() -> None:
+async def test_source_of_tool_results_is_the_tool() -> None:
     b = await bench(whole(text(TRUE)), policy(evidence_from_tools=True, **LOOSE))
     call = {"type": "tool_use", "id": "toolu_1", "name": "handbook", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": TRUE}]}

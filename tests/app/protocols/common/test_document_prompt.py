@@ -19,20 +19,20 @@ def body(*messages: dict[str, Any]) -> dict[str, Any]:
     return {"model": "m", "messages": list(messages)}
 
 
-def test_documents_keep_their_numbers_and_the_two_most_relevant_stand_first_and_last() -> None:
+def test_documents_keep_their_numbers_with_the_most_relevant_first_and_last() -> None:
     text = inject(body(USER), CHUNKS, where="system")["messages"][0]["content"]
     assert re.findall(r"^\[(\d)\]", text, re.MULTILINE) == ["2", "1", "4", "3"]
     assert "[1] a.pdf\nAlpha." in text
     assert "[3] The C\nGamma." in text
 
 
-def test_a_system_message_goes_behind_those_that_are_there() -> None:
+def test_system_position_follows_existing_system_messages() -> None:
     messages = inject(body(SYSTEM, USER), CHUNKS, where="system")["messages"]
     assert [message["role"] for message in messages] == ["system", "system", "user"]
     assert messages[0] == SYSTEM
 
 
-def test_user_puts_them_before_the_last_question() -> None:
+def test_user_position_precedes_the_last_question() -> None:
     messages = inject(body(USER, ASSISTANT, USER), CHUNKS, where="user")["messages"]
     assert messages[0] == USER
     assert messages[2]["content"].endswith("\n\nuser")
@@ -46,16 +46,16 @@ def test_typed_parts_stay_as_they_are() -> None:
     assert message["content"][0]["type"] == "text"
 
 
-def test_without_a_user_message_one_is_added() -> None:
+def test_user_message_is_added_if_there_is_none() -> None:
     assert inject(body(SYSTEM), CHUNKS, where="user")["messages"][-1]["role"] == "user"
 
 
-def test_the_fence_is_new_each_time_so_that_no_document_can_close_it() -> None:
+def test_fence_is_random_so_that_documents_cannot_close_it() -> None:
     fences = {re.findall(r"<<documents \w+>>", str(inject(body(USER), CHUNKS, where="system")))[0] for _ in range(5)}
     assert len(fences) == 5
 
 
-def test_the_callers_body_is_left_alone() -> None:
+def test_request_body_of_the_caller_is_not_modified() -> None:
     original = body(USER)
     inject(original, CHUNKS, where="user")
     assert original == body(USER)

@@ -1,4 +1,4 @@
-"""What a reply is rebuilt from: tables of fields, kinds of values, keys that are given once."""
+"""Rebuilding replies: tables of fields, kinds of values, and duplicate keys."""
 
 import json
 import math
@@ -26,7 +26,7 @@ from app.protocols.common.known_fields import (
     repeats_a_key,
     text,
 )
-from app.protocols.common.sse_json import dump, load
+from app.protocols.common.sse import dump, load
 
 TABLE: Entry = {
     "id": identifier,
@@ -57,7 +57,7 @@ class TestKinds:
             (one_of("a", "b"), ["a"], ["c", ["a"], 1]),
         ],
     )
-    def test_a_value_is_of_its_kind_or_unfit(self, kind: Any, fit: list[Any], unfit: list[Any]) -> None:
+    def test_values_are_checked_against_their_kind(self, kind: Any, fit: list[Any], unfit: list[Any]) -> None:
         assert [kind(value) for value in fit] == fit
         assert all(kind(value) is UNFIT for value in unfit)
 
@@ -92,15 +92,15 @@ class TestRebuild:
             ("text", UNFIT, {"": 1}),
         ],
     )
-    def test_what_no_table_has_is_left_out_and_counted(self, value: Any, expected: Any, left: dict[str, int]) -> None:
+    def test_unknown_fields_are_left_out_and_counted(self, value: Any, expected: Any, left: dict[str, int]) -> None:
         assert rebuilt(value) == (expected, left)
 
-    def test_names_that_are_kept_pass_with_all_they_hold(self) -> None:
+    def test_allowlisted_names_pass_with_all_content(self) -> None:
         value = {"vendor": {"note": ["x"]}, "items": [{"index": 0, "vendor": "y"}], "other": "z"}
         expected = {"vendor": {"note": ["x"]}, "items": [{"index": 0, "vendor": "y"}]}
         assert rebuilt(value, "vendor", "items.vendor") == (expected, {"other": 1})
 
-    def test_each_field_left_out_is_observed_by_a_name_of_a_closed_set(self) -> None:
+    def test_each_removed_field_is_reported_under_a_closed_set_of_names(self) -> None:
         seen: list[str] = []
         KnownFields(observe=seen.append).rebuild({"text": 1, "Take 8 tablets": 1, "id": "a b"}, TABLE)
         assert seen == ["text", "other", "id"]
@@ -119,19 +119,19 @@ class TestRepeatedKeys:
             b'{"a":"\\\\\\"","\\u0061":1}',
         ],
     )
-    def test_are_found(self, data: bytes) -> None:
+    def test_duplicate_names_are_found(self, data: bytes) -> None:
         assert repeats_a_key(data, load(data))
 
     @pytest.mark.parametrize(
         "data", [b'{"a":"\\u0022\\\\\\""}', b'{"a":[{"a":1},{"a":1}]}', b'{"a":"\\ud800"}', b'{"a":NaN}']
     )
-    def test_others_are_none(self, data: bytes) -> None:
+    def test_unique_names_are_not_reported(self, data: bytes) -> None:
         assert not repeats_a_key(data, load(data))
 
     @given(
         st.recursive(st.text() | st.integers(-9, 9), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
     )
-    def test_no_value_of_ours_repeats_one(self, value: Any) -> None:
+    def test_gateway_output_contains_no_duplicate_names(self, value: Any) -> None:
         for data in (
             dump(value),
             json.dumps(value).encode(),

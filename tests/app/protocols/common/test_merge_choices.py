@@ -25,11 +25,11 @@ def summary(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_one_alone_stays_as_it_is() -> None:
+def test_single_choice_is_unchanged() -> None:
     assert merge_summaries([summary()]) == summary()
 
 
-def test_counts_add_up_and_the_worst_verdict_and_the_strictest_action_count() -> None:
+def test_counts_add_up_and_worst_verdict_and_strictest_action_win() -> None:
     worse = summary(
         action="block",
         verdict="has_unverifiable",
@@ -48,7 +48,7 @@ def test_counts_add_up_and_the_worst_verdict_and_the_strictest_action_count() ->
     assert merged["judge"] == {"name": "j", "latency_ms": 4.5}
 
 
-def test_what_was_decided_before_the_reply_stands_there_once() -> None:
+def test_decisions_before_the_reply_are_listed_once() -> None:
     merged = merge_summaries([summary(), summary()])
     assert [decision["phase"] for decision in merged["decisions"]] == [
         "before_workflow",
@@ -57,11 +57,11 @@ def test_what_was_decided_before_the_reply_stands_there_once() -> None:
     ]
 
 
-def test_what_nobody_checked_is_named_for_all() -> None:
+def test_unchecked_parts_are_named_for_all_choices() -> None:
     merged = merge_summaries([summary(not_checked=["b"], claims_skipped=1), summary(not_checked=["a", "b"])])
     assert (merged["not_checked"], merged["claims_skipped"]) == (["a", "b"], 1)
 
 
-def test_what_was_not_asked_for_is_not_there() -> None:
+def test_findings_not_requested_are_absent() -> None:
     bare = {name: value for name, value in summary().items() if name not in ("claims", "decisions")}
     assert not {"claims", "decisions"} & set(merge_summaries([bare, bare]))

@@ -1,4 +1,4 @@
-"""The parser of server-sent events: right by the grammar, whole byte for byte, however the input is cut."""
+"""The parser of server-sent events follows the grammar and keeps every byte, however the input is cut."""
 
 import itertools
 import re
@@ -20,12 +20,12 @@ def parse(pieces: Iterable[bytes]) -> list[SSEEvent]:
 
 
 def seen(events: Sequence[SSEEvent]) -> Seen:
-    """What a reader of the stream learns: the data of each event that has data, and its name."""
+    """What a reader of the stream sees: the data of each event that has data, and its name."""
     return [(event.data, event.event) for event in events if event.data is not None]
 
 
 def by_the_grammar(stream: bytes) -> Seen:
-    """The same by the letter of the specification, line by line; the last event need not be ended."""
+    """The same, implemented literally from the specification, line by line; the last event may be unfinished."""
     found: Seen = []
     data: list[bytes] = []
     name: str | None = None
@@ -58,7 +58,8 @@ fields = st.one_of(
 
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
-    """A valid stream: blocks of fields, ended by blank lines, its line ends mixed, the last block perhaps unended."""
+    """A valid stream: blocks of fields that end with blank lines, with mixed line ends; the last block may be
+    unfinished."""
     out = draw(st.sampled_from([b"", b"", b"\xef\xbb\xbf"]))
     for block in draw(st.lists(st.lists(fields, max_size=4), max_size=6)):
         for field in block:
@@ -75,31 +76,31 @@ def cut_streams(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
 
 
 @given(cut_streams())
-def test_any_cut_of_any_stream_gives_the_same_events(case: tuple[bytes, list[bytes]]) -> None:
+def test_chunking_does_not_change_the_events(case: tuple[bytes, list[bytes]]) -> None:
     stream, pieces = case
     assert seen(parse(pieces)) == by_the_grammar(stream)
 
 
 @given(cut_streams())
-def test_the_raw_bytes_of_all_events_joined_are_the_input(case: tuple[bytes, list[bytes]]) -> None:
+def test_raw_bytes_of_all_events_add_up_to_the_input(case: tuple[bytes, list[bytes]]) -> None:
     stream, pieces = case
     assert b"".join(event.raw for event in parse(pieces)) == stream
 
 
 @given(streams())
-def test_one_byte_at_a_time_is_no_different(stream: bytes) -> None:
+def test_byte_by_byte_input_gives_the_same_events(stream: bytes) -> None:
     events = parse(bytes([byte]) for byte in stream)
     assert seen(events) == by_the_grammar(stream)
     assert b"".join(event.raw for event in events) == stream
 
 
 @given(st.lists(st.binary(max_size=20), max_size=8))
-def test_input_that_is_no_event_stream_is_kept_all_the_same(pieces: list[bytes]) -> None:
+def test_input_other_than_an_event_stream_is_kept(pieces: list[bytes]) -> None:
     assert b"".join(event.raw for event in parse(pieces)) == b"".join(pieces)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_each_line_end_ends_an_event_at_once(end: bytes) -> None:
+def test_each_line_ending_ends_an_event_at_once(end: bytes) -> None:
     parser = SSEParser()
     assert parser.feed(b"data: a" + end) == []
     events = parser.feed(end)
@@ -107,8 +108,8 @@ def test_each_line_end_ends_an_event_at_once(end: bytes) -> None:
     assert seen(parser.feed(b"data: b" + end + end)) == [(b"b", None)]
 
 
-def test_a_crlf_cut_between_cr_and_lf_is_one_line_end() -> None:
-    """Neither an empty event nor a doubled one comes of the LF that arrives late."""
+def test_crlf_split_across_chunks_is_one_line_ending() -> None:
+    """An LF that arrives late causes neither an empty event nor a duplicate."""
     pieces = [b"data: a\r", b"\n\r", b"\ndata: b\r", b"\n\r", b"\n"]
     assert seen(parse(pieces)) == [(b"a", None), (b"b", None)]
 
@@ -117,62 +118,62 @@ def test_data_lines_of_one_event_are_joined_by_lf() -> None:
     assert seen(parse([b'data: {"a":\ndata: 1}\n\n'])) == [(b'{"a":\n1}', None)]
 
 
-def test_one_space_after_the_colon_is_not_part_of_the_value() -> None:
+def test_one_space_after_the_colon_is_removed() -> None:
     assert seen(parse([b"data:x\n\ndata: x\n\ndata:  x\n\n"])) == [(b"x", None), (b"x", None), (b" x", None)]
 
 
-def test_a_field_without_colon_has_an_empty_value() -> None:
+def test_field_without_colon_has_an_empty_value() -> None:
     assert seen(parse([b"data\n\n"])) == [(b"", None)]
 
 
-def test_a_byte_order_mark_is_ignored_at_the_start_only() -> None:
+def test_byte_order_mark_is_ignored_only_at_the_start() -> None:
     events = parse([b"\xef\xbb", b"\xbfdata: a\n\n", b"\xef\xbb\xbfdata: b\n\n"])
     assert seen(events) == [(b"a", None)]
     assert events[0].raw == b"\xef\xbb\xbfdata: a\n\n"
 
 
 @pytest.mark.parametrize("block", [b": ping\n\n", b":\n\n", b"retry: 3000\n\n", b"id: 77\n\n", b"event: noop\n\n"])
-def test_comments_and_control_fields_alone_carry_no_data(block: bytes) -> None:
+def test_comments_and_control_fields_have_no_data(block: bytes) -> None:
     events = parse([block])
     assert [event.raw for event in events] == [block]
     assert [event.data for event in events] == [None]
 
 
-def test_an_empty_data_field_is_data() -> None:
-    """It is the caller who decides to swallow it; the parser tells it from an event without data."""
+def test_empty_data_field_is_data() -> None:
+    """The parser distinguishes it from an event without data; the caller decides whether to drop it."""
     assert seen(parse([b"data:\n\n", b"data: \n\n"])) == [(b"", None), (b"", None)]
 
 
-def test_the_name_of_an_event_is_told() -> None:
+def test_event_name_is_reported() -> None:
     assert seen(parse([b"event: error\ndata: {}\n\ndata: {}\n\n"])) == [(b"{}", "error"), (b"{}", None)]
 
 
-def test_an_unended_last_event_comes_at_close_and_only_there() -> None:
+def test_unterminated_event_is_reported_only_at_close() -> None:
     parser = SSEParser()
     assert parser.feed(b"data: [DONE]") == []
     assert parser.close() == [SSEEvent(b"data: [DONE]", b"[DONE]")]
     assert parser.close() == []
 
 
-def test_a_character_cut_in_two_stays_whole() -> None:
+def test_character_split_across_chunks_is_decoded() -> None:
     raw = "data: 上海\n\n".encode()
     assert seen(parse([raw[:7], raw[7:10], raw[10:]])) == [("上海".encode(), None)]
 
 
-def test_a_large_event_in_small_pieces_is_read_in_linear_time() -> None:
-    """The work of a feed does not grow with what is kept: 2 MB in pieces of 64 bytes take no quadratic rescans."""
+def test_large_event_in_small_chunks_is_read_in_linear_time() -> None:
+    """The work per call doesn't grow with the buffered data: 2 MB in pieces of 64 bytes cause no quadratic rescans."""
     body = b"data: " + b"x" * 2_000_000 + b"\n\n"
     events = parse(body[start : start + 64] for start in range(0, len(body), 64))
     assert [len(event.raw) for event in events] == [len(body)]
 
 
-def test_an_event_without_end_is_refused_at_the_limit() -> None:
+def test_event_without_an_end_is_rejected_at_the_limit() -> None:
     parser = SSEParser(max_event_bytes=100)
     parser.feed(b"data: " + b"x" * 90)
     with pytest.raises(EventTooLargeError, match="100 bytes"):
         parser.feed(b"x" * 10)
 
 
-def test_many_small_events_in_one_piece_are_within_the_limit() -> None:
+def test_many_small_events_in_one_chunk_are_within_the_limit() -> None:
     parser = SSEParser(max_event_bytes=100)
     assert len(parser.feed(b"data: 12345678\n\n" * 1000)) == 1000

@@ -1,4 +1,4 @@
-"""Request bodies that parsers disagree about, or that are meant to break one."""
+"""Request bodies that parsers interpret differently, or that are designed to break a parser."""
 
 import json
 from typing import Any
@@ -23,12 +23,12 @@ def refused(raw: bytes | str) -> InvalidRequestError:
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-def test_numbers_that_json_does_not_have_are_named(number: str) -> None:
+def test_numbers_outside_json_are_named(number: str) -> None:
     error = refused(f'{{"a": 1, "b": [{{"c": {number}}}], "d": {number}}}')
     assert (error.param, "a finite number" in error.message) == ("b[0].c", True)
 
 
-def test_a_number_beyond_every_float_is_no_number() -> None:
+def test_number_beyond_float_range_is_rejected() -> None:
     body = {"documents": [{"text": "x", "score": 10**400}], "messages": [{}]}
     with pytest.raises(InvalidRequestError) as caught:
         read_chat(json.dumps(body).encode(), {}, Limits())
@@ -37,7 +37,7 @@ def test_a_number_beyond_every_float_is_no_number() -> None:
     assert refused(b'{"a": [0, -1e400]}').param == "a[1]"
 
 
-def test_integers_beyond_64_bits_go_upstream_exact() -> None:
+def test_integers_beyond_64_bits_are_forwarded_exactly() -> None:
     seed = 123456789012345678901234567890
     for number in (seed, -seed, 2**64, 2**64 - 1, -(2**63) - 1):
         raw = json.dumps({"seed": number, "documents": ["x"], "messages": [{"role": "user"}]}).encode()
@@ -53,18 +53,18 @@ def test_integers_beyond_64_bits_go_upstream_exact() -> None:
         ('{"\\ud800": 1}', "body"),
     ],
 )
-def test_half_a_character_is_named(raw: str, param: str) -> None:
+def test_lone_surrogate_is_named(raw: str, param: str) -> None:
     assert refused(raw).param == param
 
 
-def test_a_whole_character_in_two_escapes_is_fine() -> None:
+def test_surrogate_pair_is_accepted() -> None:
     assert parse_json(b'{"a": "\\ud83d\\ude86", "n": 123456789012345678901234567890}')["a"] == "🚆"
 
 
 @pytest.mark.parametrize(
     "raw", [b'{"a": "\xff"}', b'{"a": "\xed\xa0\x80"}', b'\xff\xfe{\x00"\x00a\x00"\x00:\x001\x00}\x00']
 )
-def test_another_encoding_is_no_json(raw: bytes) -> None:
+def test_other_encodings_are_rejected(raw: bytes) -> None:
     assert refused(raw).message.startswith("The request body is not valid JSON")
 
 
@@ -77,9 +77,9 @@ REPEATED = [
 
 
 @pytest.mark.parametrize("raw", REPEATED)
-def test_a_field_given_twice_is_refused_since_the_upstream_may_take_the_other(raw: str) -> None:
+def test_duplicate_field_is_rejected(raw: str) -> None:
     error = refused(raw)
-    assert (error.param, error.message) == ("model", "model: the field is given twice.")
+    assert (error.param, error.message) == ("model", "model: duplicate field.")
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_a_field_given_twice_is_refused_since_the_upstream_may_take_the_other(ra
         json.dumps({f"field {number}": number for number in range(100)}),
     ],
 )
-def test_a_name_that_stands_elsewhere_too_is_no_repetition(raw: str) -> None:
+def test_equal_name_in_another_object_is_no_duplicate(raw: str) -> None:
     assert parse_json(raw.encode()) == json.loads(raw)
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_a_body_may_be_two_hundred_levels_deep(opening: str, closing: str) -> None:
+def test_body_may_be_nested_two_hundred_levels_deep(opening: str, closing: str) -> None:
     def nested(levels: int) -> str:
         inner = levels - 2
         return f'{{"x": {opening * inner}{{}}{closing * inner}}}'
@@ -110,7 +110,7 @@ def test_a_body_may_be_two_hundred_levels_deep(opening: str, closing: str) -> No
 
 
 @given(st.dictionaries(st.text(max_size=3), st.recursive(st.none() | st.integers() | st.text(max_size=3), st.lists)))
-def test_what_json_reads_is_read_the_same(body: dict[str, Any]) -> None:
+def test_valid_json_is_read_like_the_standard_library(body: dict[str, Any]) -> None:
     try:
         raw = json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -119,12 +119,12 @@ def test_what_json_reads_is_read_the_same(body: dict[str, Any]) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "model"]), st.integers()), max_size=5), st.booleans())
-def test_repetitions_are_found_however_they_are_written(pairs: list[tuple[str, int]], escaped: bool) -> None:
+def test_duplicate_fields_are_found_in_any_spelling(pairs: list[tuple[str, int]], escaped: bool) -> None:
     def name(text: str, position: int) -> str:
         return "".join(f"\\u{ord(c):04x}" for c in text) if escaped and position % 2 else text
 
     raw = "{" + ", ".join(f'"{name(key, at)}": {value}' for at, (key, value) in enumerate(pairs)) + "}"
     if len({key for key, _ in pairs}) < len(pairs):
-        assert refused(raw).message.endswith("given twice.")
+        assert refused(raw).message.endswith("duplicate field.")
     else:
         assert parse_json(raw.encode()) == dict(pairs)

@@ -1,5 +1,4 @@
-"""Whatever stands in a request: it is read, or refused by the name of a place in it; and what goes upstream is the
-request without our fields."""
+"""Any request is either parsed, or rejected with the path of a field in it, and is sent upstream without our fields."""
 
 import json
 import re
@@ -83,7 +82,7 @@ def steps(param: str) -> list[str | int]:
 
 
 def stands_or_is_missing(body: Any, param: str) -> bool:
-    """Whether all of the path stands in ``body``, or all but its end, which is missing there."""
+    """Whether the path exists in ``body``, at least up to its last part."""
     path = steps(param)
     for position, step in enumerate(path):
         if isinstance(body, dict) and isinstance(step, str):
@@ -105,7 +104,7 @@ def attempt(make: Callable[[], ParsedRequest]) -> ParsedRequest | InvalidRequest
 
 
 def checked(made: ParsedRequest | InvalidRequestError, body: Any) -> ParsedRequest | None:
-    """The request as read; None where it is refused as it should be."""
+    """The parsed request, or None if it is rejected properly."""
     if isinstance(made, ParsedRequest):
         return made
     assert made.status == 400
@@ -121,7 +120,7 @@ def read(body: Mapping[str, Any]) -> ParsedRequest | None:
 
 
 @given(BODY)
-def test_anything_is_read_or_refused_by_a_name_that_stands_there(body: dict[str, Any]) -> None:
+def test_any_body_is_read_or_rejected_with_an_existing_field(body: dict[str, Any]) -> None:
     parsed = read(body)
     if parsed is None:
         return
@@ -135,7 +134,7 @@ def test_anything_is_read_or_refused_by_a_name_that_stands_there(body: dict[str,
 
 
 @given(BODY | GOOD)
-def test_reading_changes_nothing_and_reads_the_same_again(body: dict[str, Any]) -> None:
+def test_reading_is_repeatable_and_changes_nothing(body: dict[str, Any]) -> None:
     before = encoded(body)
     first, second = read(body), read(body)
     assert encoded(body) == before
@@ -147,7 +146,7 @@ def test_reading_changes_nothing_and_reads_the_same_again(body: dict[str, Any]) 
 
 
 @given(GOOD)
-def test_what_goes_upstream_has_nothing_more_to_be_read(body: dict[str, Any]) -> None:
+def test_forwarded_body_contains_no_fields_of_ours(body: dict[str, Any]) -> None:
     parsed = read(body)
     if parsed is None or not parsed.body["messages"]:
         return
@@ -160,7 +159,7 @@ def test_what_goes_upstream_has_nothing_more_to_be_read(body: dict[str, Any]) ->
 
 
 @given(BODY | GOOD)
-def test_what_goes_upstream_is_the_request_without_our_fields(body: dict[str, Any]) -> None:
+def test_forwarded_body_is_the_request_without_our_fields(body: dict[str, Any]) -> None:
     parsed = read(body)
     if parsed is None:
         return
@@ -174,7 +173,7 @@ def test_what_goes_upstream_is_the_request_without_our_fields(body: dict[str, An
 
 
 @given(BODY)
-def test_messages_keep_all_but_the_evidence_in_them(body: dict[str, Any]) -> None:
+def test_messages_keep_everything_but_their_evidence(body: dict[str, Any]) -> None:
     parsed = read(body)
     if parsed is None:
         return
@@ -182,7 +181,7 @@ def test_messages_keep_all_but_the_evidence_in_them(body: dict[str, Any]) -> Non
 
 
 def kept(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What messages say beside their content, and the parts of it that can be no evidence and no text."""
+    """Fields of messages beside their content, and parts of the content that are neither evidence nor text."""
     ours = ("search_result", "document", "grounding_source", "query", "tool_result", "text")
     plain = [
         [part for part in message["content"] if not (isinstance(part, dict) and part.get("type") in ours)]
@@ -195,7 +194,7 @@ def kept(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
 @given(
     st.fixed_dictionaries({"prompt": VALUES}, optional={"documents": DOCUMENTS, "grounding": VALUES, "echo": VALUES})
 )
-def test_plain_completions_are_read_or_refused_likewise(body: dict[str, Any]) -> None:
+def test_plain_completions_are_read_or_rejected_likewise(body: dict[str, Any]) -> None:
     raw = encoded(body)
     parsed = checked(attempt(lambda: read_text(raw, {}, LIMITS)), json.loads(raw))
     if parsed is not None:

@@ -1,4 +1,4 @@
-"""Reading requests: every bad field is named, every good one is understood, and nothing else of the body is touched."""
+"""Parsing requests: errors name every invalid field, valid fields are read, and the rest of the body is unchanged."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -38,8 +38,6 @@ BAD_FIELDS = [
     ({"documents": [document(id=True)]}, "documents[0].id"),
     ({"documents": [document(source=7)]}, "documents[0].source"),
     ({"documents": [document(metadata=[])]}, "documents[0].metadata"),
-    ({"documents": [document(relevance_score=7)]}, "documents[0].relevance_score"),
-    ({"documents": [document(relevance_score=-0.1)]}, "documents[0].relevance_score"),
     ({"documents": [document(relevance_score="0.5")]}, "documents[0].relevance_score"),
     ({"documents": [document(relevance_score=True)]}, "documents[0].relevance_score"),
     ({"documents": [document(relevance_score=float("nan"))]}, "documents[0].relevance_score"),
@@ -69,8 +67,16 @@ BAD_FIELDS = [
 ]
 
 
+@pytest.mark.parametrize("score", [7, -0.1])
+def test_score_on_another_scale_is_marked_for_the_policies(score: float) -> None:
+    parsed = read(documents=[document(score=0.5), document(metadata={"similarity": score})])
+    assert parsed.unscaled == ("documents[1].metadata.similarity", score)
+    assert [chunk.relevance_score for chunk in parsed.chunks] == [0.5, score]
+    assert read(documents=[document(score=1)]).unscaled is None
+
+
 @pytest.mark.parametrize(("fields", "param"), BAD_FIELDS, ids=[param for _, param in BAD_FIELDS])
-def test_a_bad_field_is_named(fields: dict[str, Any], param: str) -> None:
+def test_bad_field_is_named(fields: dict[str, Any], param: str) -> None:
     error = refused(**fields)
     assert error.param == param
     assert error.message.startswith(param)
@@ -78,12 +84,12 @@ def test_a_bad_field_is_named(fields: dict[str, Any], param: str) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"5", b'{"a":1,}', b"\xff", b"[" * 100_000])
-def test_a_body_that_is_no_object_is_refused(raw: bytes) -> None:
+def test_non_object_body_is_rejected(raw: bytes) -> None:
     with pytest.raises(InvalidRequestError, match="request body"):
         read_chat(raw, {}, Limits(documents=3))
 
 
-def test_our_fields_are_taken_out_and_all_others_kept() -> None:
+def test_our_fields_are_removed_and_all_others_kept() -> None:
     parsed = read(documents=["x"], grounding={}, seed=2**63 - 1, top_k=20, extra={"a": [1, 2.5, None]})
     assert parsed.body == {
         "model": "m", "messages": HELLO, "seed": 2**63 - 1, "top_k": 20, "extra": {"a": [1, 2.5, None]}
@@ -91,12 +97,12 @@ def test_our_fields_are_taken_out_and_all_others_kept() -> None:
     assert parsed.raw is None
 
 
-def test_a_body_without_our_fields_goes_on_byte_by_byte() -> None:
+def test_body_without_our_fields_is_forwarded_unchanged() -> None:
     raw = b'{ "messages":[{"role":"user","content":"Hi"}], "seed": 123456789012345678901234567890, "x": 1.0 }'
     assert read_chat(raw, {}, Limits(documents=3)).raw == raw
 
 
-def test_documents_are_read_by_any_of_their_names() -> None:
+def test_documents_are_read_under_any_alias() -> None:
     parsed = read(
         documents=[
             {
@@ -119,12 +125,12 @@ def test_documents_are_read_by_any_of_their_names() -> None:
     assert (third.id, third.text, third.relevance_score, third.age_days) == ("doc-3", "plain", None, None)
 
 
-def test_coheres_form_is_read() -> None:
+def test_cohere_documents_are_read() -> None:
     (chunk,) = read(documents=[{"id": "1", "title": "T", "data": {"snippet": "Text."}}]).chunks
     assert (chunk.text, chunk.title) == ("Text.", "T")
 
 
-def test_the_age_comes_from_the_first_date_given() -> None:
+def test_age_comes_from_the_first_date_given() -> None:
     now = datetime.now(UTC)
     old, new = (now - timedelta(days=400, hours=1)).isoformat(), (now - timedelta(days=2, hours=1)).isoformat()
     (updated, created, given) = read(
@@ -137,14 +143,14 @@ def test_the_age_comes_from_the_first_date_given() -> None:
     assert (updated.age_days, created.age_days, given.age_days) == (2, 400, 7.5)
 
 
-def test_agent_and_run_come_from_headers_unless_the_body_names_them() -> None:
+def test_agent_and_run_come_from_headers_unless_in_the_body() -> None:
     headers = {"x-groundlane-agent": "from-header", "x-groundlane-run-id": "run-1"}
     assert read(headers).options.agent == "from-header"
     options = read(headers, grounding={"agent": "from-body", "run_id": None}).options
     assert (options.agent, options.run_id) == ("from-body", "run-1")
 
 
-def test_include_left_out_means_all_and_empty_means_nothing() -> None:
+def test_include_defaults_to_everything_and_empty_means_nothing() -> None:
     assert read().options.shows("claims")
     assert not read(grounding={"include": ["documents"]}).options.shows("claims")
     assert read(grounding={"include": []}).options.silent

@@ -1,4 +1,4 @@
-"""Chat completions under a grounding policy are written from known fields; without one they stay as they came."""
+"""Chat completions are rebuilt from known fields under a grounding policy, and unchanged without one."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import httpx
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from tests.support.in_process_gateway import (
+from tests.support.gateways.in_process_gateway import (
     DOCUMENTS,
     FALSE,
     TRUE,
@@ -96,7 +96,7 @@ async def guarded(answer: Any, mode: str = "hold", **settings: Any) -> Bench:
 
 
 def changed(odd: Mapping[str, Any], *, choice: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """A chunk with ``odd`` beside its text, in the delta."""
+    """A chunk whose delta has ``odd`` beside its text."""
     made = chunk({"content": f"{TRUE} ", **odd}, **fields)
     made["choices"][0].update(choice or {})
     return made
@@ -119,23 +119,23 @@ class TestStreamed:
 
     @MODES
     @rows(OF_A_MESSAGE)
-    async def test_in_a_delta(self, odd: dict[str, Any], mode: str) -> None:
+    async def test_unknown_fields_of_a_delta_are_left_out(self, odd: dict[str, Any], mode: str) -> None:
         await self.check(changed(odd), mode)
         await self.check(chunk(odd), mode)
 
     @MODES
     @rows(PARTS)
-    async def test_among_parts_of_content(self, odd: Any, mode: str) -> None:
+    async def test_unknown_content_parts_are_left_out(self, odd: Any, mode: str) -> None:
         await self.check(chunk({"content": [odd, {"type": "text", "text": f"{TRUE} "}]}), mode)
 
     @MODES
     @rows(OF_A_CHOICE)
-    async def test_in_a_choice(self, odd: dict[str, Any], mode: str) -> None:
+    async def test_unknown_fields_of_a_choice_are_left_out(self, odd: dict[str, Any], mode: str) -> None:
         await self.check(changed({}, choice=odd), mode)
 
     @MODES
     @rows(OF_A_FRAME)
-    async def test_in_a_frame(self, odd: dict[str, Any], mode: str) -> None:
+    async def test_unknown_fields_of_a_frame_are_left_out(self, odd: dict[str, Any], mode: str) -> None:
         await self.check(changed({}, **odd), mode)
         await self.check({**chunk({}), "choices": [], **odd}, mode)
 
@@ -156,26 +156,26 @@ class TestStreamed:
             f'data: {{"note":"{UNREAD}"}}\n\n',
         ],
     )
-    async def test_in_frames_that_are_no_chunk(self, frame: str, mode: str) -> None:
+    async def test_text_in_other_frames_is_left_out(self, frame: str, mode: str) -> None:
         at = await guarded(sse(frame, chunk({"content": TRUE}), chunk({}, "stop"), f": {UNREAD}\n"), mode)
         data = await at.stream_bytes()
         assert MARK not in data.decode()
         assert text_of(frames(data)) == TRUE
 
-    async def test_with_the_end_of_the_stream(self) -> None:
+    async def test_unknown_fields_of_the_final_frame_are_left_out(self) -> None:
         data = sse(chunk({"content": TRUE}), chunk({}, "stop"), done=False) + f": {UNREAD}\ndata: [DONE]\n\n".encode()
         received = await (await guarded(data)).stream_bytes()
         assert MARK not in received.decode()
         assert received.endswith(b"data: [DONE]\n\n")
 
-    async def test_in_an_error(self) -> None:
+    async def test_unknown_fields_of_an_error_are_left_out(self) -> None:
         error = {"message": "overloaded", "type": UNREAD, "code": UNREAD, "metadata": {"raw": UNREAD}}
         received = await (await guarded(sse(chunk({"content": TRUE}), {"error": error, "note": UNREAD}))).stream_bytes()
         assert MARK not in received.decode()
         assert {"error": {"message": "overloaded"}} in frames(received)
 
     @pytest.mark.parametrize("error", [[UNREAD], {"note": UNREAD}])
-    async def test_in_an_error_that_says_nothing(self, error: Any) -> None:
+    async def test_error_without_a_message_gets_one(self, error: Any) -> None:
         received = await (await guarded(sse(chunk({"content": TRUE}), {"error": error}))).stream_bytes()
         assert MARK not in received.decode()
         assert b"The upstream reported an error." in received
@@ -199,12 +199,12 @@ class TestWhole:
         return made
 
     @rows(OF_A_MESSAGE)
-    async def test_in_a_message(self, odd: dict[str, Any]) -> None:
+    async def test_unknown_fields_of_a_message_are_left_out(self, odd: dict[str, Any]) -> None:
         made = await self.check(whole(TRUE, **odd))
         assert made["choices"][0]["message"]["content"] == TRUE
 
     @rows(PARTS)
-    async def test_among_parts_of_content(self, odd: Any) -> None:
+    async def test_unknown_content_parts_are_left_out(self, odd: Any) -> None:
         body = whole("")
         body["choices"][0]["message"]["content"] = [odd, {"type": "text", "text": TRUE}]
         answer = await (await guarded(body)).ask()
@@ -212,17 +212,17 @@ class TestWhole:
         assert json.loads(answer.body)["choices"][0]["message"]["content"] == TRUE
 
     @rows(OF_A_CHOICE)
-    async def test_in_a_choice(self, odd: dict[str, Any]) -> None:
+    async def test_unknown_fields_of_a_choice_are_left_out(self, odd: dict[str, Any]) -> None:
         body = whole(TRUE)
         body["choices"][0].update(odd)
         await self.check(body)
 
     @rows(OF_A_FRAME)
-    async def test_beside_the_choices(self, odd: dict[str, Any]) -> None:
+    async def test_unknown_fields_beside_the_choices_are_left_out(self, odd: dict[str, Any]) -> None:
         answer = await (await guarded({**whole(TRUE), **odd})).ask()
         assert MARK not in answer.body.decode()
 
-    async def test_of_a_key_that_is_given_twice_what_is_judged_leaves(self) -> None:
+    async def test_judged_value_of_a_duplicate_key_is_sent(self) -> None:
         data = json.dumps(whole(TRUE)).replace('"content":', f'"content": "{UNREAD}", "content":').encode()
 
         def answer(_: Any) -> Any:
@@ -242,7 +242,7 @@ class TestBlocked:
         "annotations": [{"type": "url_citation", "url_citation": {"url": "https://x.example/zebra", "title": UNREAD}}],
     }  # fmt: skip
 
-    async def test_nothing_of_the_message_stays(self) -> None:
+    async def test_nothing_of_the_message_is_sent(self) -> None:
         answer = await (await guarded(whole(FALSE, **self.BESIDE))).ask()
         assert MARK not in answer.body.decode()
         (choice,) = json.loads(answer.body)["choices"]
@@ -278,7 +278,7 @@ def tokens_in(received: Any) -> list[str]:
 
 class TestLogProbabilities:
     @MODES
-    async def test_leave_with_the_text_that_they_spell(self, mode: str) -> None:
+    async def test_tokens_are_sent_with_the_text_they_spell(self, mode: str) -> None:
         words = [token(word) for word in (TRUE[:10], TRUE[10:])]
         received = await (await guarded(sse(with_tokens(TRUE, *words), chunk({}, "stop")), mode)).stream()
         assert "".join(tokens_in(received)) == text_of(received) == TRUE
@@ -295,7 +295,9 @@ class TestLogProbabilities:
         ],
         ids=["ahead", "other", "bytes", "odd values", "alternatives"],
     )
-    async def test_others_do_not(self, tokens: list[dict[str, Any]], mode: str) -> None:
+    async def test_tokens_that_do_not_spell_the_text_are_left_out(
+        self, tokens: list[dict[str, Any]], mode: str
+    ) -> None:
         data = await (await guarded(sse(with_tokens(TRUE, *tokens), chunk({}, "stop")), mode)).stream_bytes()
         assert MARK not in data.decode()
         assert str(list(UNREAD.encode()))[1:-1].replace(" ", "") not in data.decode()
@@ -306,7 +308,7 @@ class TestLogProbabilities:
         assert str(list(UNREAD.encode()))[1:-1].replace(" ", "") not in answer.body.decode()
 
     @MODES
-    async def test_of_a_character_in_several_tokens_wait_for_it(self, mode: str) -> None:
+    async def test_tokens_of_a_split_character_wait_for_the_rest(self, mode: str) -> None:
         train = "\U0001f686".encode()
         halves = [token("\\xf0\\x9f", bytes=list(train[:2])), token("\\x9a\\x86", bytes=list(train[2:]))]
         text = f" \U0001f686 {TRUE}"
@@ -317,13 +319,13 @@ class TestLogProbabilities:
         assert text_of(received) == text.lstrip()
         assert tokens_in(received) == [half["token"] for half in halves]
 
-    async def test_that_nothing_follows_do_not_leave(self) -> None:
+    async def test_tokens_without_following_text_are_left_out(self) -> None:
         data = sse(chunk({"content": TRUE}), *[with_tokens("", token(UNREAD))] * 99, chunk({}, "stop"))
         assert MARK not in (await (await guarded(data)).stream_bytes()).decode()
 
 
 class TestWhatIsKept:
-    async def test_fields_that_a_setting_names(self) -> None:
+    async def test_configured_extra_fields_are_kept(self) -> None:
         kept = {"keep_fields": "provider, choices.delta.note"}
         at = await guarded(sse(changed({"note": "x"}, provider="p", other="y"), chunk({}, "stop")), **kept)
         received = [each for each in await at.stream() if isinstance(each, dict)]
@@ -331,7 +333,7 @@ class TestWhatIsKept:
         assert any(choice["delta"].get("note") == "x" for each in received for choice in each["choices"])
         assert not any("other" in each for each in received)
 
-    async def test_all_that_the_api_has(self) -> None:
+    async def test_documented_fields_are_kept(self) -> None:
         message = {
             "reasoning_content": "Hm.",
             "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
@@ -344,7 +346,7 @@ class TestWhatIsKept:
             n: v for n, v in body.items() if n != "choices"
         }
 
-    async def test_what_is_left_out_is_counted(self) -> None:
+    async def test_removed_fields_are_counted(self) -> None:
         at = await guarded(sse(": x\n\n", changed({"text": "y", "Take 8": 1}), chunk({}, "stop")))
         seen: list[tuple[str, str]] = []
         at.gateway = type(at.gateway)(
@@ -357,7 +359,7 @@ class TestWhatIsKept:
         assert seen == [("chat.completions", name) for name in ("comment", "text", "other")]
 
     @MODES
-    async def test_everything_without_a_grounding_policy(self, mode: str) -> None:
+    async def test_everything_is_kept_without_a_grounding_policy(self, mode: str) -> None:
         at = await bench(sse(changed({"note": "x"}, provider="p"), chunk({}, "stop")))
         received = await at.stream()
         assert any(each.get("provider") == "p" for each in received if isinstance(each, dict))
@@ -367,12 +369,14 @@ class TestWhatIsKept:
 
 
 class TestChunksAlike:
-    """Most chunks differ from the one before in their text alone, so their fields are not looked at again."""
+    """Most chunks differ from the previous one only in their text, so their fields aren't examined again."""
 
     @MODES
     @pytest.mark.parametrize("padded", [False, True])
     @pytest.mark.parametrize("tight", [False, True])
-    async def test_bring_the_same_as_others(self, mode: str, padded: bool, tight: bool) -> None:
+    async def test_equal_chunks_give_the_same_output_as_separate_decoding(
+        self, mode: str, padded: bool, tight: bool
+    ) -> None:
         words = ['Say "hi" ', "C:\\ \n", "caf\u00e9 ", "\U0001f686 ", "{}", '","content":"x', " ", "end."]
         chunks = [
             chunk({"content": word}, **({"obfuscation": "abc"[: n % 3 + 1]} if padded else {}))
@@ -398,7 +402,7 @@ class TestChunksAlike:
             '"content":"\\q"',
         ],
     )
-    async def test_are_not_those_that_bring_more(self, odd: str) -> None:
+    async def test_chunks_with_extra_fields_are_not_equal(self, odd: str) -> None:
         frames_of = [json.dumps(chunk({"content": TRUE}), separators=(",", ":"))] * 2
         odd_frame = frames_of[0].replace(f'"content":"{TRUE}"', odd.replace("b", UNREAD))
         assert odd_frame != frames_of[0]

@@ -1,4 +1,4 @@
-"""Chat requests: evidence in messages, in what chat templates get, in the results of tools; and what goes upstream."""
+"""Chat requests: evidence in messages, in chat template arguments and in tool results, and the body sent upstream."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import InvalidRequestError, PolicyBlockedError
 from app.protocols.documents import Limits, ParsedRequest, read_chat
-from tests.support.in_process_gateway import FALSE, TRUE, bench, policy, whole
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, bench, policy, whole
 
 HELLO = {"role": "user", "content": "How much leave?"}
 
@@ -28,21 +28,21 @@ def texts(parsed: ParsedRequest) -> list[str]:
 
 
 class TestBesideTheMessages:
-    def test_documents_of_a_chat_template_are_read_and_go_on(self) -> None:
+    def test_chat_template_documents_are_read_and_forwarded(self) -> None:
         arguments = {"documents": [{"title": "Leave", "text": TRUE}], "enable_thinking": False}
         parsed = read(chat_template_kwargs=arguments)
         assert (texts(parsed), parsed.paths) == ([TRUE], ("chat_template_kwargs.documents[0]",))
         assert parsed.raw is not None
         assert parsed.body["chat_template_kwargs"] == arguments
 
-    def test_unless_the_gateway_writes_them_itself(self) -> None:
+    def test_chat_template_documents_are_removed_if_the_gateway_writes_the_prompt(self) -> None:
         arguments = {"documents": [{"title": "Leave", "text": TRUE}], "enable_thinking": False}
         parsed = read(chat_template_kwargs=arguments, grounding={"inject": "system"})
         assert parsed.body == {"model": "m", "messages": [HELLO], "chat_template_kwargs": {"enable_thinking": False}}
         alone = read(chat_template_kwargs={"documents": [TRUE]}, grounding={"inject": "system"})
         assert alone.body == {"model": "m", "messages": [HELLO]}
 
-    def test_a_literal_extra_body_is_understood(self) -> None:
+    def test_literal_extra_body_is_understood(self) -> None:
         extra = {"documents": [TRUE], "grounding": {"agent": "a"}, "vendor": {"x": 1}}
         parsed = read(extra_body=extra)
         assert (texts(parsed), parsed.options.agent) == ([TRUE], "a")
@@ -51,11 +51,11 @@ class TestBesideTheMessages:
         assert read(extra_body=extra, grounding={"agent": "b"}).options.agent == "b"
 
     @pytest.mark.parametrize("value", [5, "x", [], None, {"documents": None}])
-    def test_of_any_other_value_nothing_is_asked(self, value: Any) -> None:
+    def test_other_values_of_extra_body_are_ignored(self, value: Any) -> None:
         parsed = read(extra_body=value, chat_template_kwargs=value)
         assert parsed.chunks == ()
 
-    def test_errors_name_the_place(self) -> None:
+    def test_errors_name_the_position(self) -> None:
         assert refused(extra_body={"documents": [{"text": 5}]}) == "extra_body.documents[0].text"
         assert refused(extra_body={"grounding": {"x": 1}}) == "extra_body.grounding.x"
         assert refused(extra_body={"grounding": 5}) == "extra_body.grounding"
@@ -68,7 +68,7 @@ TEXT = {"type": "text", "text": "Be brief."}
 
 
 class TestGroundingParts:
-    def test_sources_are_documents_and_go_on_as_text(self) -> None:
+    def test_source_parts_are_documents_and_forwarded_as_text(self) -> None:
         system, user = {"role": "system", "content": [SOURCE]}, {"role": "user", "content": [TEXT, QUERY]}
         parsed = read(system, user)
         (chunk,) = parsed.chunks
@@ -81,7 +81,7 @@ class TestGroundingParts:
         ]
         assert parsed.raw is None
 
-    def test_sources_that_the_gateway_writes_are_taken_out(self) -> None:
+    def test_source_parts_are_removed_if_the_gateway_writes_the_prompt(self) -> None:
         system, user = {"role": "system", "content": [SOURCE]}, {"role": "user", "content": [SOURCE, QUERY]}
         parsed = read(system, user, grounding={"inject": "system"})
         assert len(parsed.chunks) == 2
@@ -89,7 +89,7 @@ class TestGroundingParts:
             {"role": "user", "content": [{"type": "text", "text": "How much leave?"}]},
         ]
 
-    def test_the_option_says_the_query_before_the_parts_do(self) -> None:
+    def test_query_option_takes_precedence_over_the_parts(self) -> None:
         assert read({"role": "user", "content": [QUERY]}, grounding={"query": "q"}).query == "q"
         assert read(grounding={"query": "q"}).query == "q"
         assert read({"role": "user", "content": [QUERY, QUERY]}).query == "How much leave?\nHow much leave?"
@@ -98,10 +98,14 @@ class TestGroundingParts:
     @pytest.mark.parametrize(
         ("part", "name"),
         [({"type": "grounding_source"}, ".text"), ({"type": "grounding_source", "text": ""}, ".text"),
-         ({**SOURCE, "score": 7}, ".score"), ({"type": "query"}, ".text"), ({"type": "query", "text": 5}, ".text")],
+         ({**SOURCE, "score": "7"}, ".score"), ({"type": "query"}, ".text"), ({"type": "query", "text": 5}, ".text")],
     )  # fmt: skip
-    def test_errors_name_the_place(self, part: Any, name: str) -> None:
+    def test_errors_name_the_position(self, part: Any, name: str) -> None:
         assert refused(HELLO, {"role": "user", "content": [TEXT, part]}) == f"messages[1].content[1]{name}"
+
+    def test_score_on_another_scale_keeps_its_position_for_the_policies(self) -> None:
+        parsed = read(HELLO, {"role": "user", "content": [TEXT, {**SOURCE, "score": 7}]})
+        assert parsed.unscaled == ("messages[1].content[1].score", 7)
 
 
 SEARCH = {
@@ -117,7 +121,7 @@ COHERE = {"type": "document", "document": {"id": "d9", "data": {"snippet": TRUE,
 
 
 class TestBlocks:
-    def test_search_results(self) -> None:
+    def test_search_result_blocks_are_documents(self) -> None:
         parsed = read({"role": "user", "content": [SEARCH, TEXT]})
         (chunk,) = parsed.chunks
         assert (chunk.text, chunk.title) == (f"{TRUE}\nIt is paid.", "Leave")
@@ -125,24 +129,24 @@ class TestBlocks:
         assert parsed.raw is not None
 
     @pytest.mark.parametrize("block", [DOCUMENT, BLOCKS, COHERE], ids=["text", "content", "cohere"])
-    def test_documents(self, block: dict[str, Any]) -> None:
+    def test_document_blocks_are_documents(self, block: dict[str, Any]) -> None:
         parsed = read({"role": "user", "content": [TEXT, block]})
         assert (texts(parsed), parsed.paths) == ([TRUE], ("messages[0].content[1]",))
         assert parsed.raw is not None
 
-    def test_what_is_read_of_them(self) -> None:
+    def test_fields_of_document_blocks_are_read(self) -> None:
         anthropic, cohere = read({"role": "user", "content": [DOCUMENT, COHERE]}).chunks
         assert (anthropic.id, anthropic.title) == ("doc-1", "Leave")
         assert (cohere.id, cohere.title) == ("d9", "Leave")
 
-    def test_inside_of_tool_results(self) -> None:
+    def test_blocks_inside_tool_results_are_documents(self) -> None:
         result = {"type": "tool_result", "tool_use_id": "t", "content": [SEARCH, TEXT]}
         parsed = read({"role": "user", "content": [result]})
         assert parsed.paths == ("messages[0].content[0].content[0]",)
         written = read({"role": "user", "content": [result]}, grounding={"inject": "user"})
         assert written.body["messages"] == [{"role": "user", "content": [{**result, "content": [TEXT]}]}]
 
-    def test_in_the_results_of_tools(self) -> None:
+    def test_blocks_in_tool_messages_are_documents(self) -> None:
         message = {"role": "tool", "tool_call_id": "c", "content": [COHERE]}
         assert texts(read(HELLO, message)) == [TRUE]
         written = read(HELLO, message, grounding={"inject": "system"})
@@ -166,13 +170,13 @@ class TestBlocks:
         ],
     )
     @pytest.mark.parametrize("inject", ["none", "system"])
-    def test_what_has_no_text_is_no_evidence_and_goes_on(self, block: Any, inject: str) -> None:
+    def test_block_without_text_is_no_evidence_and_is_forwarded(self, block: Any, inject: str) -> None:
         message = {"role": "user", "content": [TEXT, block]}
         parsed = read(message, grounding={"inject": inject})
         assert parsed.chunks == ()
         assert parsed.body["messages"] == [message]
 
-    def test_all_places_in_order(self) -> None:
+    def test_documents_are_read_in_order_of_position(self) -> None:
         parsed = read({"role": "user", "content": [SOURCE]}, documents=["a"], chat_template_kwargs={"documents": ["b"]})
         assert parsed.paths == ("documents[0]", "chat_template_kwargs.documents[0]", "messages[0].content[0]")
         assert [chunk.id for chunk in parsed.chunks] == ["doc-1", "doc-2", "doc-3"]
@@ -190,13 +194,13 @@ CALL = {
 
 
 class TestTools:
-    def test_they_are_no_evidence_unless_wanted(self) -> None:
+    def test_tool_results_are_evidence_only_on_request(self) -> None:
         parsed = read(HELLO, CALL, tool(TRUE))
         assert parsed.chunks == ()
         assert texts(parsed.with_tools()) == [TRUE]
 
     @pytest.mark.parametrize("content", [TRUE, [{"type": "text", "text": TRUE}]])
-    def test_a_text_is_a_document_of_the_tool(self, content: Any) -> None:
+    def test_text_result_is_a_document_of_the_tool(self, content: Any) -> None:
         parsed = read(HELLO, CALL, tool(content), documents=["a"]).with_tools()
         chunk = parsed.chunks[1]
         assert (chunk.id, chunk.text, chunk.source) == ("tool-1", TRUE, "search_hr")
@@ -204,7 +208,7 @@ class TestTools:
         assert parsed.standing == 1
 
     @pytest.mark.parametrize("form", [lambda found: found, lambda found: {"results": found, "query": "leave"}])
-    def test_a_list_of_documents_is_read_as_such(self, form: Any) -> None:
+    def test_list_of_documents_is_read_as_documents(self, form: Any) -> None:
         found = [{"title": "Leave", "url": "https://x.y", "content": TRUE, "score": 0.9}, {"text": "b", "source": "s"}]
         first, second = read(HELLO, CALL, tool(json.dumps(form(found)))).with_tools().chunks
         assert (first.text, first.url, first.relevance_score, first.source) == (TRUE, "https://x.y", 0.9, "search_hr")
@@ -215,24 +219,24 @@ class TestTools:
         "content",
         ["[1, 2]", "{", '{"results": 5}', '{"balance": 5}', '[{"text": "x", "score": 37}]', '[{"n": 1}]', "[" * 2000],
     )
-    def test_anything_else_is_its_text(self, content: str) -> None:
+    def test_other_result_is_one_document(self, content: str) -> None:
         (chunk,) = read(HELLO, tool(content, name="f")).with_tools().chunks
         assert (chunk.text, chunk.source) == (content, "f")
 
     @pytest.mark.parametrize("content", ["", " ", None, [], [{"type": "image"}], 5])
-    def test_nothing_is_nothing(self, content: Any) -> None:
+    def test_empty_result_is_no_document(self, content: Any) -> None:
         assert read(HELLO, tool(content)).with_tools().chunks == ()
 
-    def test_what_names_no_tool_has_no_source(self) -> None:
+    def test_result_without_a_tool_name_has_no_source(self) -> None:
         message = {"role": "function", "content": TRUE, "name": {"x": 1}, "tool_call_id": ["c"]}
         (chunk,) = read(HELLO, {"role": "assistant", "tool_calls": [5, {"function": 5}]}, message).with_tools().chunks
         assert chunk.source is None
 
-    def test_a_role_may_be_anything(self) -> None:
+    def test_unknown_role_is_accepted(self) -> None:
         message = {"role": ["tool"], "content": [SOURCE]}
         assert read(message, grounding={"inject": "user"}).with_tools().body["messages"] == [{**message, "content": ""}]
 
-    def test_limits_hold_where_they_are_wanted(self) -> None:
+    def test_limits_apply_to_tool_results(self) -> None:
         body = json.dumps({"messages": [HELLO, tool("x" * 11)]}).encode()
         parsed = read_chat(body, {}, Limits(document_chars=10))
         with pytest.raises(InvalidRequestError) as caught:
@@ -245,25 +249,25 @@ CONVERSATION = [HELLO, CALL, tool(TRUE)]
 
 @pytest.mark.anyio
 class TestThroughTheGateway:
-    async def test_a_setting_makes_tools_evidence(self) -> None:
+    async def test_setting_makes_tool_results_evidence(self) -> None:
         for wanted, verdict in ((True, "supported"), (False, "no_sources")):
             at = await bench(whole(TRUE), policy(), settings={"evidence_from_tools": wanted})
             body = await at.unary(documents=None, messages=CONVERSATION)
             assert body["grounding"]["verdict"] == verdict
 
-    async def test_a_rule_does_so_too(self) -> None:
+    async def test_rule_makes_tool_results_evidence(self) -> None:
         at = await bench(whole(FALSE), policy(evidence_from_tools=True, contradiction_action="block"))
         body = await at.unary(documents=None, messages=CONVERSATION)
         assert body["grounding"]["action"] == "block"
         assert [document.source for document in at.event.documents] == ["search_hr"]
 
-    async def test_what_stands_in_the_prompt_is_not_written_into_it_again(self) -> None:
+    async def test_documents_in_the_prompt_are_not_written_again(self) -> None:
         at = await bench(whole(TRUE), settings={"evidence_from_tools": True})
         await at.unary(messages=CONVERSATION, documents=["Another text."], grounding={"inject": "system"})
         sent = at.forwarded[0].content.decode()
         assert (sent.count("Another text."), sent.count(TRUE)) == (1, 1)
 
-    async def test_where_tools_spoke_drop_blocks(self) -> None:
+    async def test_drop_becomes_block_for_tool_results(self) -> None:
         strict = policy("retrieval", action_on_low_relevance="drop")
         at = await bench(whole(TRUE), strict, settings={"evidence_from_tools": True})
         with pytest.raises(PolicyBlockedError) as caught:
@@ -272,7 +276,7 @@ class TestThroughTheGateway:
             )
         assert caught.value.param == "documents[0]"
 
-    async def test_a_blocked_part_of_a_message_is_named(self) -> None:
+    async def test_blocked_message_part_is_named(self) -> None:
         at = await bench(whole(TRUE), policy("retrieval", action_on_low_relevance="block"))
         with pytest.raises(PolicyBlockedError) as caught:
             await at.unary(documents=None, messages=[{"role": "user", "content": [TEXT, {**SOURCE, "score": 0.2}]}])

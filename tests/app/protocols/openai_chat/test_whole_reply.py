@@ -1,4 +1,4 @@
-"""Completions put together from streams."""
+"""Completions assembled from streams."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ from app.protocols.common.stream_events import (
     TextSlice,
 )
 from app.protocols.openai_chat.whole_reply import CompletionBuilder, chunks_of, completion_of
-from tests.support.in_process_gateway import chunk, whole
+from tests.support.gateways.in_process_gateway import chunk, whole
 
 FRAME = Frame(json=chunk({}))
 
@@ -45,7 +45,7 @@ def test_tool_calls_are_merged_by_index() -> None:
     assert (second["id"], second["function"]) == ("b", {"name": "find_hotel", "arguments": '{"city":"Basel"}'})
 
 
-def test_tool_calls_without_an_index_go_on_with_the_last() -> None:
+def test_tool_calls_without_an_index_continue_the_last() -> None:
     outputs = [
         passing(call(None, id="x", function={"arguments": '{"q":'})),
         passing(call(None, function={"name": "s", "arguments": "1}"})),
@@ -54,7 +54,7 @@ def test_tool_calls_without_an_index_go_on_with_the_last() -> None:
     assert choice["message"]["tool_calls"] == [{"id": "x", "function": {"arguments": '{"q":1}', "name": "s"}}]
 
 
-def test_reasoning_and_shells_and_text_are_joined() -> None:
+def test_reasoning_other_fields_and_text_are_joined() -> None:
     piece = TextSlice(frame=FRAME, text="Yes.")
     outputs = [
         passing({"reasoning_content": "Al"}),
@@ -84,14 +84,14 @@ def ended(text: str) -> ChoiceEnd:
     return ChoiceEnd(choice=0, reason="stop", frame=FRAME, text=text)
 
 
-def test_only_what_changed_is_changed() -> None:
+def test_unchanged_fields_are_kept_exactly() -> None:
     template = whole("Same.")
     completion = CompletionBuilder(template)
     completion.take(ended("Same."))
     assert completion.body() == template
 
 
-def test_log_probabilities_of_cut_text_go_with_it() -> None:
+def test_log_probabilities_of_removed_text_are_removed() -> None:
     template = whole("A. B.")
     tokens = [{"token": "A."}, {"token": " B."}]
     template["choices"][0]["logprobs"] = {"content": tokens, "refusal": None}
@@ -103,7 +103,7 @@ def test_log_probabilities_of_cut_text_go_with_it() -> None:
     assert choice["message"]["content"] == "A."
 
 
-def test_typed_parts_keep_what_is_no_text() -> None:
+def test_typed_parts_keep_their_non_text_parts() -> None:
     template = whole("")
     template["choices"][0]["message"]["content"] = [
         {"type": "image", "id": 1}, {"type": "text", "text": "A.", "x": 1}, {"type": "text", "text": "B."},
@@ -116,21 +116,21 @@ def test_typed_parts_keep_what_is_no_text() -> None:
 
 
 @pytest.mark.parametrize("choices", [5, ["odd"], [{"index": 0}], [{"index": 0, "message": None}]])
-def test_choices_that_could_not_be_decided_on_are_no_reply(choices: object) -> None:
+def test_undecidable_choices_are_an_error(choices: object) -> None:
     completion = CompletionBuilder({**whole("A."), "choices": choices})
     completion.take(ended("A."))
     with pytest.raises(UpstreamConnectError):
         completion.body()
 
 
-def test_a_choice_beside_the_one_decided_on_is_left_out() -> None:
+def test_undecided_choice_is_left_out() -> None:
     completion = CompletionBuilder(whole("A.", "B."))
     completion.take(ended("A."))
     assert [choice["message"]["content"] for choice in completion.body()["choices"]] == ["A."]
 
 
 @pytest.mark.parametrize("index", [None, "0", [0], 7, -1])
-def test_a_choice_is_known_by_its_place_whatever_it_says(index: object) -> None:
+def test_choice_is_identified_by_position(index: object) -> None:
     template = whole("A.")
     template["choices"][0]["index"] = index
     (chunk, _, _) = chunks_of(template)
@@ -140,7 +140,7 @@ def test_a_choice_is_known_by_its_place_whatever_it_says(index: object) -> None:
     assert completion.body()["choices"][0]["message"]["content"] == "No."
 
 
-def test_the_grounding_of_several_choices_is_summed_up() -> None:
+def test_grounding_of_several_choices_is_combined() -> None:
     first, second = {"phase": "after_workflow", "reason": "a"}, {"phase": "after_workflow", "reason": "b"}
     base = {
         "action": "allow", "verdict": "supported", "trust_score": 1.0, "is_trusted": True, "total_claims": 1,
@@ -172,7 +172,7 @@ def test_the_grounding_of_several_choices_is_summed_up() -> None:
         [{"index": 0, "delta": {"tool_calls": [{"index": {}, "function": {"arguments": 7}}]}}],
     ],
 )
-def test_chunks_that_are_none_leave_a_completion_all_the_same(choices: Any) -> None:
+def test_invalid_chunks_still_give_a_completion(choices: Any) -> None:
     chunk = {"id": "c-1", "object": "chat.completion.chunk", "choices": choices}
     made = completion_of([Passthrough(raw=b"data: " + json.dumps(chunk).encode() + b"\n\n")])
     assert made["id"] == "c-1"

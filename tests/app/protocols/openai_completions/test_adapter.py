@@ -1,4 +1,5 @@
-"""Plain completions: streamed and whole, several prompts, repeated prompts, log-probabilities of the old form."""
+"""Plain completions: streamed and whole, several prompts, echoed prompts, and log-probabilities in the legacy
+format."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from app.errors import UpstreamConnectError
 from app.protocols.common.logprobs import entries_of, joined, logprobs_of
 from app.protocols.openai_completions.adapter import CompletionsAdapter
 from app.protocols.openai_completions.echo import Echo
-from tests.support.completions_api import (
+from tests.support.apis.completions_api import (
     BLOCK,
     HEAD,
     STRIP,
@@ -29,36 +30,36 @@ from tests.support.completions_api import (
     unary,
     whole,
 )
-from tests.support.in_process_gateway import FALSE, TRUE, UNKNOWN, bench, policy, sse, summary_of
+from tests.support.gateways.in_process_gateway import FALSE, LINKED, TRUE, UNKNOWN, URL, bench, policy, sse, summary_of
 
 pytestmark = pytest.mark.anyio
 
 
 class TestWhole:
-    async def test_a_reply_is_kept_with_what_was_found_of_it(self) -> None:
+    async def test_reply_is_kept_with_its_findings(self) -> None:
         at = await bench(whole(TRUE))
-        body = await unary(at)
+        body = await unary(at, documents=LINKED)
         assert at.forwarded[0].url.path.endswith("/completions")
         assert (body["object"], body["usage"], body["x_vendor"]) == ("text_completion", USAGE, 1)
         (choice,) = body["choices"]
         assert (choice["text"], choice["finish_reason"]) == (TRUE, "stop")
-        assert choice["annotations"][0]["file_citation"]["file_id"] == "hr-7"
+        assert choice["annotations"][0]["url_citation"]["url"] == URL
         assert body["grounding"]["verdict"] == "supported"
         assert (at.event.request.api, at.event.request.reply is not None) == ("completions", True)
 
-    async def test_a_blocked_reply_is_replaced(self) -> None:
+    async def test_blocked_reply_is_replaced(self) -> None:
         at = await bench(whole(f"{TRUE} {FALSE}", logprobs=logprobs("x")), policy(**BLOCK))
         (choice,) = (await unary(at))["choices"]
         assert (choice["text"], choice["finish_reason"]) == ("Please ask HR.", "content_filter")
         assert choice["logprobs"] is None
 
-    async def test_each_prompt_has_a_choice_judged_by_itself(self) -> None:
+    async def test_each_prompt_has_its_own_judged_choice(self) -> None:
         at = await bench(whole(TRUE, FALSE), policy(**BLOCK))
         body = await unary(at, prompt=["How much?", "How many?"])
         assert [choice["text"] for choice in body["choices"]] == [TRUE, "Please ask HR."]
         assert [claim["choice"] for claim in body["grounding"]["claims"]] == [0, 1]
 
-    async def test_a_stream_that_was_not_asked_for_is_put_together(self) -> None:
+    async def test_unexpected_stream_is_merged(self) -> None:
         at = await bench(
             sse(part(f"{TRUE} "), part(UNKNOWN), part("", "stop"), {**HEAD, "choices": [], "usage": USAGE})
         )
@@ -66,7 +67,7 @@ class TestWhole:
         assert [choice["text"] for choice in body["choices"]] == [f"{TRUE} {UNKNOWN}"]
         assert (body["choices"][0]["finish_reason"], body["usage"]) == ("stop", USAGE)
 
-    async def test_log_probabilities_of_what_is_left_out_go_with_it(self) -> None:
+    async def test_log_probabilities_of_removed_text_are_removed(self) -> None:
         spoken = [*tokens(TRUE), *tokens(f" {UNKNOWN}")[1:], *tokens(f" {TRUE}")[1:]]
         at = await bench(whole("".join(spoken), logprobs=logprobs(*spoken, offset=15)), policy(**STRIP))
         (choice,) = (await unary(at))["choices"]
@@ -76,7 +77,7 @@ class TestWhole:
         assert kept["text_offset"] == logprobs(*kept["tokens"], offset=15)["text_offset"]
         assert {len(values) for values in kept.values()} == {len(kept["tokens"])}
 
-    async def test_log_probabilities_of_a_whole_text_stay_as_they_came(self) -> None:
+    async def test_log_probabilities_of_unchanged_text_are_kept(self) -> None:
         given = logprobs(*tokens(TRUE), offset=15)
         at = await bench(whole(TRUE, logprobs=given))
         (choice,) = (await unary(at))["choices"]
@@ -84,7 +85,7 @@ class TestWhole:
 
 
 class TestStream:
-    async def test_sentences_leave_one_by_one_with_their_claims(self) -> None:
+    async def test_sentences_are_sent_one_by_one_with_their_claims(self) -> None:
         at = await bench(
             sse(part("Permanent staff receive 25 days "), part(f"of annual leave. {UNKNOWN}"), part("", "stop"))
         )
@@ -98,7 +99,7 @@ class TestStream:
         assert first["grounding"]["claims"][0]["verdict"] == "supported"
         assert summary_of(received)["verdict"] == "has_unverifiable"
 
-    async def test_no_character_of_a_blocked_sentence_leaves(self) -> None:
+    async def test_no_character_of_a_blocked_sentence_is_sent(self) -> None:
         at = await bench(sse(part(f"{TRUE} "), part(f"{FALSE} "), part(UNKNOWN, "stop")), policy(**BLOCK))
         received = await stream(at, stream_options={"include_usage": True})
         assert text_of(received) == f"{TRUE} Please ask HR."
@@ -106,14 +107,14 @@ class TestStream:
         assert choices_of(received)[-1]["finish_reason"] == "content_filter"
         assert any(isinstance(frame, dict) and frame.get("usage") for frame in received)
 
-    async def test_choices_that_take_turns_are_told_apart(self) -> None:
+    async def test_interleaved_choices_are_separated(self) -> None:
         at = await bench(
             sse(part(TRUE, index=0), part(FALSE, index=1), part("", "stop", 0), part("", "stop", 1)), policy(**BLOCK)
         )
         received = await stream(at, prompt=["a", "b"])
         assert (text_of(received, 0), text_of(received, 1)) == (TRUE, "Please ask HR.")
 
-    async def test_in_live_mode_bytes_go_on_as_they_came(self) -> None:
+    async def test_live_mode_forwards_bytes_unchanged(self) -> None:
         at = await bench(sse(part(f"{TRUE} "), part(UNKNOWN), part("", "stop")), policy(stream_mode="live"))
         received = await stream(at)
         assert received[0] == part(f"{TRUE} ")
@@ -123,7 +124,7 @@ class TestStream:
         ]
         assert [claim["verdict"] for claim in claims[0]] == ["supported"]
 
-    async def test_log_probabilities_leave_with_their_text(self) -> None:
+    async def test_log_probabilities_are_sent_with_their_text(self) -> None:
         spoken = tokens(f"{TRUE} {UNKNOWN}")
         listed = logprobs(*spoken)
         pieces = [
@@ -135,13 +136,13 @@ class TestStream:
         assert ["".join(choice["logprobs"]["tokens"]) for choice in sent] == [TRUE, f" {UNKNOWN}"]
         assert joined(listed, [choice["logprobs"] for choice in sent]) == listed
 
-    async def test_an_error_in_mid_stream_is_passed_on(self) -> None:
+    async def test_mid_stream_error_is_forwarded(self) -> None:
         at = await bench(sse(part(TRUE), {"error": {"message": "overloaded"}}, done=False))
         received = await stream(at)
         assert {"error": {"message": "overloaded"}} in received
         assert at.event.request.status == "upstream_error"
 
-    async def test_without_documents_and_policy_nothing_is_touched(self) -> None:
+    async def test_nothing_is_changed_without_documents_and_policy(self) -> None:
         data = sse(part("Hello"), part(" there.", "stop"))
         at = await bench(data)
         reply = await ask(at, documents=None, stream=True)
@@ -156,7 +157,7 @@ class TestOddUpstreams:
         received = await stream(await bench(sse(both), policy(**BLOCK)), prompt=["a", "b"])
         assert (text_of(received, 0), text_of(received, 1)) == (TRUE, "Please ask HR.")
 
-    async def test_chunks_without_text_pass_as_they_are(self) -> None:
+    async def test_chunks_without_text_pass_unchanged(self) -> None:
         empty = {**HEAD, "choices": [{"text": "", "index": 0, "x": 1}, {"index": 1}]}
         at = await bench(sse(part("", x=1), empty, part(TRUE), part("", "stop", model="m-2")))
         received = await stream(at, prompt=["a", "b"])
@@ -165,47 +166,47 @@ class TestOddUpstreams:
         assert "".join(choice["text"] for choice in choices_of(received[3:])) == TRUE
 
     @pytest.mark.parametrize("choices", [5, "x", {"text": FALSE}, [FALSE], [{"index": 0, "text": [FALSE]}]])
-    async def test_what_nobody_can_judge_does_not_leave(self, choices: Any) -> None:
+    async def test_unjudgeable_text_is_not_sent(self, choices: Any) -> None:
         at = await bench(sse({**HEAD, "choices": choices}, part(TRUE, "stop")), policy(**BLOCK))
         received = await stream(at)
         assert text_of(received) == TRUE
         assert "40 days" not in json.dumps(received)
 
-    async def test_an_error_takes_no_text_along(self) -> None:
+    async def test_error_carries_no_text(self) -> None:
         at = await bench(sse({**part(FALSE), "error": {"message": "overloaded"}}), policy(**BLOCK))
         assert "40 days" not in json.dumps(await stream(at))
 
-    async def test_choices_without_an_index_are_counted(self) -> None:
+    async def test_choices_without_an_index_are_numbered(self) -> None:
         body = whole(TRUE, FALSE)
         for choice in body["choices"]:
             choice["index"] = None
         at = await bench(body, policy(**BLOCK))
         assert [choice["text"] for choice in (await unary(at, n=2))["choices"]] == [TRUE, "Please ask HR."]
 
-    async def test_a_text_that_is_none_is_no_text(self) -> None:
+    async def test_malformed_text_is_no_text(self) -> None:
         for text in (None, 5, ["x"]):
             body = await unary(await bench({**HEAD, "choices": [{"index": 0, "text": text}, 5]}))
             assert body["choices"][0].get("text") in (text, "")
 
-    async def test_an_error_in_place_of_a_reply_is_one(self) -> None:
+    async def test_error_in_place_of_a_reply_is_an_error(self) -> None:
         at = await bench({"error": {"message": "overloaded", "code": 1}})
         with pytest.raises(UpstreamConnectError, match="overloaded"):
             await unary(at)
         assert at.event.request.status == "upstream_error"
 
-    async def test_what_is_shown_can_be_less(self) -> None:
+    async def test_include_limits_the_shown_fields(self) -> None:
         body = await unary(await bench(whole(TRUE)), grounding={"include": []})
         assert "grounding" not in body
         assert "annotations" not in body["choices"][0]
         some = await unary(await bench(whole(TRUE)), grounding={"include": ["documents"]})
         assert "claims" not in some["grounding"]
 
-    async def test_a_blocked_stream_that_was_not_asked_for(self) -> None:
+    async def test_unexpected_stream_can_be_blocked(self) -> None:
         at = await bench(sse(part(f"{TRUE} "), part(FALSE), part("", "stop")), policy(**BLOCK))
         (choice,) = (await unary(at))["choices"]
         assert (choice["text"], choice["finish_reason"]) == ("Please ask HR.", "content_filter")
 
-    async def test_offsets_that_are_none_are_left_alone(self) -> None:
+    async def test_malformed_offsets_are_left_alone(self) -> None:
         spoken = [*tokens(TRUE), *tokens(f" {UNKNOWN}")[1:]]
         given = {**logprobs(*spoken), "text_offset": [None] * len(spoken), "top_logprobs": None}
         at = await bench(whole("".join(spoken), logprobs=given), policy(**STRIP))
@@ -217,7 +218,7 @@ class TestOddUpstreams:
 
 class TestPrompt:
     @pytest.mark.parametrize("where", ["system", "user"])
-    async def test_documents_are_written_before_each_prompt(self, where: str) -> None:
+    async def test_documents_are_inserted_before_each_prompt(self, where: str) -> None:
         at = await bench(whole(TRUE, TRUE))
         await unary(at, prompt=["How much?", "How many?"], grounding={"inject": where}, suffix="!")
         first, second = forwarded(at)["prompt"]
@@ -226,18 +227,18 @@ class TestPrompt:
         assert f"[1] hr.pdf\n{TRUE}" in first
         assert forwarded(at)["suffix"] == "!"
 
-    async def test_one_prompt_stays_a_string_and_a_list_of_one_a_list(self) -> None:
+    async def test_single_prompt_keeps_its_type(self) -> None:
         for prompt, kind in (("a", str), (["a"], list)):
             at = await bench(whole(TRUE))
             await unary(at, prompt=prompt, grounding={"inject": "system"})
             assert isinstance(forwarded(at)["prompt"], kind)
 
-    async def test_the_body_goes_on_without_our_fields(self) -> None:
+    async def test_body_is_forwarded_without_our_fields(self) -> None:
         at = await bench(whole(TRUE))
         await unary(at, prompt=[1, 2, 3], grounding={}, logit_bias={"5": -1})
         assert forwarded(at) == {"model": "m", "prompt": [1, 2, 3], "logit_bias": {"5": -1}}
 
-    def test_the_text_of_a_prompt_is_all_that_goes_upstream(self) -> None:
+    def test_prompt_text_includes_all_prompts_and_the_suffix(self) -> None:
         body = {"prompt": ["a", [1, 2], "b"], "suffix": "c"}
         assert CompletionsAdapter(body).prompt_text(body) == "a\nb\nc"
         assert CompletionsAdapter({}).prompt_text({}) == ""
@@ -246,19 +247,19 @@ class TestPrompt:
 class TestEcho:
     PROMPT = "All bicycles fly. How much leave?"
 
-    async def test_a_repeated_prompt_is_passed_on_but_not_checked(self) -> None:
+    async def test_echoed_prompt_is_forwarded_unchecked(self) -> None:
         at = await bench(whole(f"{self.PROMPT} {TRUE}"))
-        body = await unary(at, prompt=self.PROMPT, echo=True)
+        body = await unary(at, prompt=self.PROMPT, echo=True, documents=LINKED)
         (choice,) = body["choices"]
         assert choice["text"] == f"{self.PROMPT} {TRUE}"
         (claim,) = body["grounding"]["claims"]
         assert choice["text"][claim["span"]["start"] : claim["span"]["end"]] == TRUE
-        cited = choice["annotations"][0]["file_citation"]
+        cited = choice["annotations"][0]["url_citation"]
         assert choice["text"][cited["start_index"] : cited["end_index"]] == TRUE
         assert body["grounding"]["not_checked"] == ["echo"]
 
     @pytest.mark.parametrize("cut", [1, 10, len(PROMPT), len(PROMPT) + 3])
-    async def test_so_it_is_in_a_stream_wherever_that_is_cut(self, cut: int) -> None:
+    async def test_echoed_prompt_is_recognised_in_a_stream_for_any_chunking(self, cut: int) -> None:
         text = f"{self.PROMPT} {FALSE}"
         at = await bench(sse(part(text[:cut]), part(text[cut:]), part("", "stop")), policy(**BLOCK))
         received = await stream(at, prompt=self.PROMPT, echo=True)
@@ -266,7 +267,7 @@ class TestEcho:
         assert "40 days" not in text_of(received)
 
     @pytest.mark.parametrize("streamed", [True, False])
-    async def test_what_was_written_before_the_prompt_is_not_repeated(self, streamed: bool) -> None:
+    async def test_inserted_documents_are_not_echoed(self, streamed: bool) -> None:
         def answer(request: httpx.Request) -> httpx.Response:
             text = json.loads(request.content)["prompt"] + f" {TRUE}"
             if not streamed:
@@ -282,18 +283,18 @@ class TestEcho:
             (choice,) = (await unary(at, **options))["choices"]
             assert choice["text"] == f"{self.PROMPT} {TRUE}"
 
-    async def test_an_upstream_that_does_not_repeat_is_checked_from_the_start(self) -> None:
+    async def test_reply_without_an_echo_is_checked_from_the_start(self) -> None:
         at = await bench(whole(FALSE), policy(**BLOCK))
         (choice,) = (await unary(at, prompt=self.PROMPT, echo=True))["choices"]
         assert choice["text"] == "Please ask HR."
 
-    async def test_nothing_but_the_prompt_is_no_claim(self) -> None:
+    async def test_echo_alone_contains_no_claim(self) -> None:
         at = await bench(whole(self.PROMPT))
         body = await unary(at, prompt=self.PROMPT, echo=True, max_tokens=0)
         assert body["choices"][0]["text"] == self.PROMPT
         assert (body["grounding"]["total_claims"], body["grounding"]["verdict"]) == (0, "not_checked")
 
-    async def test_log_probabilities_of_the_prompt_stay_when_text_is_left_out(self) -> None:
+    async def test_log_probabilities_of_the_echo_are_kept_when_text_is_removed(self) -> None:
         spoken = tokens(f"{self.PROMPT} {TRUE} {UNKNOWN}")
         at = await bench(whole("".join(spoken), logprobs=logprobs(*spoken)), policy(**STRIP))
         (choice,) = (await unary(at, prompt=self.PROMPT, echo=True))["choices"]
@@ -303,7 +304,7 @@ class TestEcho:
         }
         assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
 
-    async def test_in_live_mode_it_is_taken_off_the_bytes(self) -> None:
+    async def test_live_mode_removes_the_inserted_prompt_from_the_bytes(self) -> None:
         def answer(request: httpx.Request) -> httpx.Response:
             prompt = json.loads(request.content)["prompt"]
             listed = logprobs(*tokens(prompt))
@@ -325,7 +326,9 @@ class TestEcho:
         assert spans == {TRUE}
 
     @given(st.text(), st.text(), st.lists(st.integers(0, 20)), st.integers(0, 5))
-    def test_any_cuts_tell_the_prompt_from_the_text(self, prompt: str, text: str, cuts: list[int], hidden: int) -> None:
+    def test_chunking_does_not_change_the_end_of_the_echo(
+        self, prompt: str, text: str, cuts: list[int], hidden: int
+    ) -> None:
         hidden = min(hidden, len(prompt))
         echo, rest, left, shown, behind = Echo(prompt, hidden), prompt + text, [*cuts, 10**6], "", ""
         for size in left:
@@ -344,10 +347,10 @@ class TestLogprobs:
         assert logprobs_of(given, entries) == given
 
     @pytest.mark.parametrize("given", [None, {}, {"tokens": "ab"}, {"tokens": ["a"], "text_offset": [0, 1]}])
-    def test_others_are_none(self, given: Any) -> None:
+    def test_malformed_lists_are_ignored(self, given: Any) -> None:
         assert entries_of({"logprobs": given}) is None
 
-    def test_lists_that_an_upstream_leaves_out_are_not_made_up(self) -> None:
+    def test_missing_lists_are_not_made_up(self) -> None:
         given = {"tokens": ["a"], "token_logprobs": [None], "top_logprobs": None}
         entries = entries_of({"logprobs": given})
         assert entries is not None

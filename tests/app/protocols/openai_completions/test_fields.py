@@ -1,4 +1,4 @@
-"""Plain completions of upstreams that put text where it is not looked for: what was not judged does not leave."""
+"""Plain completions of upstreams that put text in unexpected fields: unjudged text isn't sent."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from app.errors import UpstreamConnectError
 from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.logprobs import spelling, within
 from app.protocols.openai_completions.fields import indices_of, rebuild
-from tests.support.completions_api import (
+from tests.support.apis.completions_api import (
     BLOCK,
     HEAD,
     STRIP,
@@ -26,7 +26,7 @@ from tests.support.completions_api import (
     unary,
     whole,
 )
-from tests.support.in_process_gateway import FALSE, TRUE, UNKNOWN, Bench, bench, policy, sse, summary_of
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, UNKNOWN, Bench, bench, policy, sse, summary_of
 
 pytestmark = pytest.mark.anyio
 
@@ -60,28 +60,28 @@ def free_of_marks(told: Any) -> bool:
 
 class TestWholeChoices:
     @pytest.mark.parametrize("index", [1, -1, True, 5, 0, None, "1"])
-    async def test_a_choice_beyond_what_was_asked_for_is_left_out(self, index: Any) -> None:
+    async def test_surplus_choice_is_left_out(self, index: Any) -> None:
         body = await unary(await strict(body_of(choice(), choice(FALSE, index))))
         assert [(one["index"], one["text"]) for one in body["choices"]] == [(0, TRUE)]
         assert free_of_marks(body)
 
     @pytest.mark.parametrize("index", [1, True, -1, 5, None])
-    async def test_the_only_choice_is_judged_whatever_its_index(self, index: Any) -> None:
+    async def test_only_choice_is_judged_under_any_index(self, index: Any) -> None:
         body = await unary(await strict(body_of(choice(FALSE, index))))
         assert [(one["index"], one["text"]) for one in body["choices"]] == [(0, "Please ask HR.")]
 
-    async def test_choices_in_another_order_keep_their_index(self) -> None:
+    async def test_reordered_choices_keep_their_index(self) -> None:
         at = await strict(body_of(choice(FALSE, 1), choice(TRUE, 0)))
         body = await unary(at, prompt=["a", "b"])
         assert [(one["index"], one["text"]) for one in body["choices"]] == [(1, "Please ask HR."), (0, TRUE)]
 
     @pytest.mark.parametrize("body", [{}, {"choices": None}, {"choices": FALSE}, {"choices": [5]}, {"x": FALSE}])
-    async def test_what_is_no_completion_is_a_bad_gateway(self, body: dict[str, Any]) -> None:
+    async def test_malformed_completion_is_a_bad_gateway(self, body: dict[str, Any]) -> None:
         with pytest.raises(UpstreamConnectError, match="not a completion"):
             await unary(await strict({**HEAD, **body}))
 
     @pytest.mark.parametrize("body", [b"data: hello\n\ndata: [DONE]\n\n", b"data: [DONE]\n\n"])
-    async def test_so_is_a_stream_of_nothing(self, body: bytes) -> None:
+    async def test_empty_stream_is_a_bad_gateway(self, body: bytes) -> None:
         with pytest.raises(UpstreamConnectError):
             await unary(await raw_bench(body, "text/event-stream"))
 
@@ -94,11 +94,11 @@ class TestWholeChoices:
         ],
         ids=["nan", "half-character", "bad-utf8"],
     )
-    async def test_json_that_only_a_lenient_reader_reads_is_a_reply(self, body: bytes) -> None:
+    async def test_json_of_lenient_parsers_is_read(self, body: bytes) -> None:
         reply = await ask(await raw_bench(body))
         assert json.loads(reply.body)["choices"][0]["text"].startswith(TRUE)
 
-    async def test_an_untouched_stream_that_was_not_asked_for_is_put_together(self) -> None:
+    async def test_unexpected_untouched_stream_is_merged(self) -> None:
         data = sse(part("Hello"), {**HEAD, "choices": 5}, says(text=5), part(" there.", "length"))
         body = await unary(await bench(data), documents=None)
         assert body["choices"] == [{"index": 0, "text": "Hello there.", "logprobs": None, "finish_reason": "length"}]
@@ -122,7 +122,7 @@ BESIDE: list[dict[str, Any]] = [
 class TestTextElsewhere:
     @pytest.mark.parametrize("mode", ["hold", "final"])
     @pytest.mark.parametrize("odd", BESIDE)
-    async def test_in_a_choice_of_a_stream(self, odd: dict[str, Any], mode: str) -> None:
+    async def test_unknown_fields_of_a_streamed_choice_are_left_out(self, odd: dict[str, Any], mode: str) -> None:
         end = () if odd.get("finish_reason") else (part("", "stop"),)
         received = await stream(await strict(sse(part(f"{TRUE} "), says(**odd), *end), stream_mode=mode))
         assert free_of_marks(received)
@@ -131,14 +131,14 @@ class TestTextElsewhere:
         assert summary_of(received)["not_checked"]
 
     @pytest.mark.parametrize("odd", BESIDE)
-    async def test_in_a_choice_of_a_whole_reply(self, odd: dict[str, Any]) -> None:
+    async def test_unknown_fields_of_a_whole_choice_are_left_out(self, odd: dict[str, Any]) -> None:
         body = await unary(await strict(body_of({"index": 0, **odd})))
         assert free_of_marks(body)
         assert body["choices"][0]["text"] == (odd.get("text") if isinstance(odd.get("text"), str) else "")
         assert body["grounding"]["not_checked"]
 
     @pytest.mark.parametrize("name", ["message", "delta"])
-    async def test_a_copy_of_what_was_left_out_goes_too(self, name: str) -> None:
+    async def test_copy_of_removed_text_is_removed(self, name: str) -> None:
         body = await unary(await strict(body_of(choice(BOTH, **{name: {"content": BOTH}}))))
         assert (body["choices"][0]["text"], body["grounding"]["not_checked"]) == (TRUE, [name])
         assert free_of_marks(body)
@@ -157,7 +157,7 @@ class TestTextElsewhere:
             ({**HEAD, "choices": FALSE}, "choices"),
         ],
     )
-    async def test_beside_the_choices(self, odd: dict[str, Any], name: str) -> None:
+    async def test_unknown_fields_beside_the_choices_are_left_out(self, odd: dict[str, Any], name: str) -> None:
         received = await stream(await strict(sse(part(TRUE), odd, part("", "stop"))))
         assert free_of_marks(received)
         assert summary_of(received)["not_checked"] == [name]
@@ -166,20 +166,20 @@ class TestTextElsewhere:
             assert free_of_marks(body)
             assert body["grounding"]["not_checked"] == [name]
 
-    async def test_beside_an_error(self) -> None:
+    async def test_unknown_fields_beside_an_error_are_left_out(self) -> None:
         error = {"message": "overloaded", "code": 1}
         received = await stream(await strict(sse(part(TRUE), {"error": error, "text": FALSE})))
         assert {"error": error} in received
         assert free_of_marks(received)
 
-    async def test_unknown_fields_stay_without_a_policy(self) -> None:
+    async def test_unknown_fields_are_kept_without_a_policy(self) -> None:
         fields: dict[str, Any] = {"number": 1.5, "flag": True, "nothing": None, "empty": [], "note": "Any text."}
         body = await unary(await bench({**body_of(choice(**fields)), **fields}))
         for told in (body, body["choices"][0]):
             assert {name: told[name] for name in fields} == fields
         assert not body["grounding"].get("not_checked")
 
-    async def test_fields_that_a_setting_names_stay_under_a_policy(self) -> None:
+    async def test_configured_extra_fields_are_kept_under_a_policy(self) -> None:
         fields: dict[str, Any] = {"note": {"any": "text"}, "other": 1}
         at = await bench(
             {**body_of(choice(**fields)), **fields}, policy(**STRIP), settings={"keep_fields": "note,choices.note"}
@@ -189,17 +189,17 @@ class TestTextElsewhere:
             assert (told["note"], "other" in told) == ({"any": "text"}, False)
 
     @pytest.mark.parametrize("reason", [FALSE, ["stop"], "x" * 41])
-    async def test_a_finish_that_is_no_published_reason_is_stop(self, reason: Any) -> None:
+    async def test_unpublished_finish_reason_becomes_stop(self, reason: Any) -> None:
         at = await strict(sse(part(TRUE), part("", reason)))
         assert choices_of(await stream(at))[-1]["finish_reason"] == "stop"
         assert at.event.request.finish_reason == "stop"
 
-    async def test_a_model_that_is_no_name_is_not_kept(self) -> None:
+    async def test_malformed_model_name_becomes_unknown(self) -> None:
         at = await strict({**body_of(choice()), "model": FALSE})
         assert (await unary(at))["model"] == "unknown"
         assert at.event.request.resolved_model == "m"
 
-    async def test_in_live_mode_too(self) -> None:
+    async def test_live_mode_leaves_unknown_fields_out(self) -> None:
         odd = says(text=TRUE, message={"content": "x"}, logprobs={"content": []})
         at = await bench(sse(odd, part("", "stop")), policy(stream_mode="live"))
         assert (await stream(at))[0] == says(text=TRUE, logprobs=None)
@@ -210,7 +210,7 @@ class TestTextElsewhere:
         [f": {FALSE}\n\n", f"data: {FALSE}\n\n", f'data: {{"choices":[{{"index":0,"text":"{FALSE}","text":""}}]}}\n\n'],
         ids=["comment", "unreadable", "repeated key"],
     )
-    async def test_in_frames_that_are_no_chunk(self, frame: str, mode: str) -> None:
+    async def test_text_in_other_frames_is_left_out(self, frame: str, mode: str) -> None:
         received = await stream(await strict(sse(frame, part(TRUE), part("", "stop")), stream_mode=mode))
         assert free_of_marks(received)
         assert text_of(received) == TRUE
@@ -228,28 +228,28 @@ class TestTokensOfOtherText:
         ],
         ids=["other-text", "chat-form", "extra-list", "alternatives"],
     )
-    async def test_do_not_leave(self, listed: dict[str, Any], text: str) -> None:
+    async def test_tokens_of_other_text_are_left_out(self, listed: dict[str, Any], text: str) -> None:
         received = await stream(await strict(sse(part(f"{TRUE} "), part(text, logprobs=listed), part("", "stop"))))
         assert free_of_marks(received)
         assert summary_of(received)["not_checked"] == ["logprobs"]
         body = await unary(await strict(body_of(choice(text, logprobs=listed))))
         assert free_of_marks(body)
 
-    async def test_a_token_across_the_end_of_a_repeated_prompt_does_not_leave(self) -> None:
+    async def test_token_across_the_end_of_the_echo_is_left_out(self) -> None:
         text = f"How much leave? {FALSE}"
         answer = sse(part(text, logprobs=logprobs("How much", text.removeprefix("How much"))), part("", "stop"))
         received = await stream(await strict(answer), prompt="How much leave?", echo=True)
         assert choices_of(received)[0]["logprobs"]["tokens"] == ["How much"]
         assert free_of_marks(received)
 
-    def test_lists_are_kept_where_they_spell_the_text(self) -> None:
+    def test_lists_are_kept_if_they_spell_the_text(self) -> None:
         given = {**logprobs("a", " b"), "x": 1}
         assert spelling(given, "a b") == logprobs("a", " b")
         assert spelling(given, "a") is None
         assert spelling({**given, "tokens": ["a", 5]}, "a b") is None
         assert spelling({"tokens": [], "top_logprobs": None}, "") == {"tokens": [], "top_logprobs": None}
 
-    def test_values_of_another_kind_become_none(self) -> None:
+    def test_values_of_another_type_become_null(self) -> None:
         given = {"tokens": ["a"], "token_logprobs": ["x"], "top_logprobs": ["x"], "text_offset": [float("nan")]}
         assert spelling(given, "a") == {
             "tokens": ["a"],
@@ -258,7 +258,7 @@ class TestTokensOfOtherText:
             "text_offset": [None],
         }
 
-    def test_a_token_belongs_where_it_begins_unless_it_says_more_beyond(self) -> None:
+    def test_token_belongs_where_it_begins_unless_it_contains_more(self) -> None:
         entries = [{"token": "ab"}, {"token": "c d"}, {"token": "e\n"}, {"token": "f"}]
         assert within(entries, "abc de\nf", 0, 4) == entries[:1]
         assert within(entries, "abc de\nf", 0, 6) == entries[:3]
@@ -266,7 +266,7 @@ class TestTokensOfOtherText:
 
 
 class TestRebuild:
-    def test_names_and_values_that_might_be_text_do_not_stay(self) -> None:
+    def test_names_and_values_that_may_be_text_are_removed(self) -> None:
         fields = KnownFields()
         assert rebuild({"id": "cmpl-1", FALSE: 1, "note": "x", "usage": {**USAGE, "x": FALSE}}, fields) == {
             "id": "cmpl-1",
@@ -279,5 +279,5 @@ class TestRebuild:
         ("said", "expected"),
         [([0, 1], [0, 1]), ([1, 0], [1, 0]), ([0, 0], [0, 1]), ([0, True], [0, 1]), ([1, 2], [0, 1]), ([None], [0])],
     )
-    def test_indices_count_only_where_they_tell_choices_apart(self, said: list[Any], expected: list[int]) -> None:
+    def test_indices_count_only_if_they_separate_choices(self, said: list[Any], expected: list[int]) -> None:
         assert indices_of([{"index": index} for index in said]) == expected

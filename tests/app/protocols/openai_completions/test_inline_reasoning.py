@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from openai.types import Completion
 
-from tests.support.completions_api import choices_of, logprobs, part, stream, text_of, tokens, unary, whole
-from tests.support.in_process_gateway import TRUE, bench, policy, sse, summary_of
+from tests.support.apis.completions_api import choices_of, logprobs, part, stream, text_of, tokens, unary, whole
+from tests.support.gateways.in_process_gateway import TRUE, bench, policy, sse, summary_of
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +15,7 @@ THOUGHT = "<think>It says 40 days.</think>\n\n"
 
 @pytest.mark.parametrize("mode", ["hold", "live", "final", "whole"])
 @pytest.mark.parametrize("action", ["pass", "drop"])
-async def test_a_thought_passes_or_is_left_out_with_its_log_probabilities(mode: str, action: str) -> None:
+async def test_inline_reasoning_is_sent_or_removed_with_its_log_probabilities(mode: str, action: str) -> None:
     text = f"{THOUGHT}{TRUE}"
     given = policy(reasoning_action=action, stream_mode="hold" if mode == "whole" else mode, min_citations=0)
     pieces = tokens(text)

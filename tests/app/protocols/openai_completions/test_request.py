@@ -1,4 +1,4 @@
-"""Plain completion requests: prompts of every kind, and what is asked of them."""
+"""Plain completion requests: prompts of every kind, and the questions in them."""
 
 import json
 from typing import Any
@@ -49,19 +49,19 @@ def test_each_prompt_has_n_choices(prompt: Any, choices: int) -> None:
         ({"prompt": "a", "grounding": {"inject": "prompt"}}, "grounding.inject"),
     ],
 )
-def test_a_bad_field_is_named(fields: dict[str, Any], param: str) -> None:
+def test_bad_field_is_named(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         read(**fields)
     assert caught.value.param == param
 
 
-def test_our_fields_are_taken_out_and_all_others_kept() -> None:
+def test_our_fields_are_removed_and_all_others_kept() -> None:
     parsed = read(prompt="a", suffix="b", documents=["d"], grounding={"query": "q"}, stream=True, best_of=2)
     assert parsed.body == {"model": "m", "prompt": "a", "suffix": "b", "stream": True, "best_of": 2}
     assert (parsed.raw, parsed.stream, parsed.query, parsed.model) == (None, True, "q", "m")
     assert [chunk.text for chunk in parsed.chunks] == ["d"]
 
 
-def test_a_body_without_our_fields_goes_on_byte_by_byte() -> None:
+def test_body_without_our_fields_is_forwarded_unchanged() -> None:
     raw = b'{ "prompt":"Hi", "seed": 123456789012345678901234567890, "x": 1.0 }'
     assert read_text(raw, {}, Limits()).raw == raw

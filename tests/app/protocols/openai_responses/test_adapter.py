@@ -9,8 +9,7 @@ import pytest
 
 from app.auth import GatewayKey
 from app.errors import PolicyBlockedError, UpstreamConnectError
-from tests.support.in_process_gateway import DOCUMENTS, FALSE, TRUE, UNKNOWN, bench, policy
-from tests.support.responses_api import (
+from tests.support.apis.responses_api import (
     CALL,
     REASONING,
     USAGE,
@@ -32,6 +31,7 @@ from tests.support.responses_api import (
     types,
     unary,
 )
+from tests.support.gateways.in_process_gateway import DOCUMENTS, FALSE, TRUE, UNKNOWN, bench, policy
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ def last(found: list[Event]) -> dict[str, Any]:
 
 
 class TestHold:
-    async def test_each_sentence_leaves_with_its_claims_and_the_end_says_what_was_delivered(self) -> None:
+    async def test_each_sentence_is_sent_with_its_claims_and_the_end_has_the_delivered_text(self) -> None:
         found = await stream(await bench(said(f"{TRUE} {UNKNOWN}")))
         consistent(found)
         deltas = of(found, "output_text.delta")
@@ -75,7 +75,7 @@ class TestHold:
         assert last(found)["usage"] == USAGE
         assert last(found)["x_vendor"] == {"kept": True}
 
-    async def test_annotations_are_flat_and_a_files_has_its_index(self) -> None:
+    async def test_annotations_are_flat_and_file_citations_have_an_index(self) -> None:
         web = {**DOCUMENTS[0], "url": "https://hr.test/7", "title": "Leave"}
         (added,) = of(await stream(await bench(said(TRUE)), documents=[web]), "output_text.annotation.added")
         place = {"start_index": 0, "end_index": len(TRUE)}
@@ -84,7 +84,7 @@ class TestHold:
         named = {"file_id": "hr-7", "filename": "hr.pdf", "index": len(TRUE)}
         assert added["annotation"] == {"type": "file_citation", **named, **place}
 
-    async def test_no_character_of_a_blocked_sentence_leaves(self) -> None:
+    async def test_no_character_of_a_blocked_sentence_is_sent(self) -> None:
         at = await bench(said(f"{TRUE} {FALSE} {LATER}"), policy(**BLOCK))
         data = await stream_bytes(at)
         assert b"40 days" not in data
@@ -109,7 +109,7 @@ class TestHold:
         assert (row.status, row.finish_reason, row.api) == ("blocked", "content_filter", "responses")
         assert [claim.delivered for claim in at.event.claims] == [True, False]
 
-    async def test_usage_is_the_upstreams_where_it_had_time_to_report(self) -> None:
+    async def test_usage_is_that_of_the_upstream_if_reported_in_time(self) -> None:
         at = await bench(said(TRUE), policy(min_citations=3, action_on_violation="block", stream_mode="final"))
         found = await stream(at)
         consistent(found)
@@ -133,7 +133,7 @@ class TestHold:
             assert late not in annotations
             assert found[-1]["type"] == "response.completed"
 
-    async def test_what_is_no_text_passes_in_order_and_is_named(self) -> None:
+    async def test_non_text_items_pass_in_order_and_are_named(self) -> None:
         body = response(REASONING, message(TRUE), CALL)
         upstream = events(body)
         found = await stream(await bench(sse(upstream)))
@@ -145,7 +145,7 @@ class TestHold:
         assert last(found)["output"][2] == CALL
         assert last(found)["grounding"]["not_checked"] == ["reasoning", "tool_calls"]
 
-    async def test_a_reply_of_calls_alone_is_not_judged(self) -> None:
+    async def test_tool_calls_alone_are_not_judged(self) -> None:
         strict = policy(require_source_grounding=True, action_on_violation="block")
         for answer in (response(CALL), sse(events(response(CALL)))):
             at = await bench(answer, strict)
@@ -154,13 +154,13 @@ class TestHold:
             assert last(found)["grounding"]["verdict"] == "not_checked"
             assert at.event.request.finish_reason == "tool_calls"
 
-    async def test_a_refusal_passes(self) -> None:
+    async def test_refusal_passes(self) -> None:
         found = await stream(await bench(sse(events(response(refusal("I won't."))))))
         consistent(found)
         assert last(found)["output"] == [refusal("I won't.")]
         assert last(found)["grounding"]["not_checked"] == ["refusal"]
 
-    async def test_each_text_part_is_judged_and_placed_by_itself(self) -> None:
+    async def test_each_text_part_is_judged_separately(self) -> None:
         body = response(message(TRUE, UNKNOWN), CALL, message(TRUE, item_id="msg_2"))
         found = await stream(await bench(sse(events(body))))
         consistent(found)
@@ -169,7 +169,7 @@ class TestHold:
         assert [c["span"]["start"] for c in claims] == [0, 0, 0]
         assert last(found)["grounding"]["total_claims"] == 3
 
-    async def test_a_blocked_part_keeps_what_stood_before_it(self) -> None:
+    async def test_blocked_part_keeps_the_text_before_it(self) -> None:
         body = response(message(TRUE, FALSE), CALL)
         for answer in (sse(events(body)), body):
             at = await bench(answer, policy(**BLOCK))
@@ -179,7 +179,7 @@ class TestHold:
             (item,) = last(found)["output"]
             assert [part["text"] for part in item["content"]] == [TRUE, "Please ask HR."]
 
-    async def test_a_text_that_is_cut_off_is_judged_as_it_stands(self) -> None:
+    async def test_truncated_text_is_judged(self) -> None:
         body = response(
             message(f"{TRUE} It is returned", status="incomplete"),
             status="incomplete",
@@ -194,7 +194,7 @@ class TestHold:
             assert last(found)["grounding"]["total_claims"] == 2
             assert at.event.request.finish_reason == "length"
 
-    async def test_log_probabilities_go_with_their_text_and_no_others(self) -> None:
+    async def test_log_probabilities_are_sent_only_with_their_text(self) -> None:
         text = f"{TRUE} {UNKNOWN} {TRUE}"
         tokens: list[Event] = [
             {"token": f"{word} ", "logprob": -0.1, "bytes": [], "top_logprobs": []} for word in text.split()
@@ -209,8 +209,8 @@ class TestHold:
         for kept in (done["logprobs"], last(found)["output"][0]["content"][0]["logprobs"]):
             assert "".join(token["token"] for token in kept).rstrip() == f"{TRUE} {TRUE}"
 
-    async def test_text_that_only_the_repeating_events_bring_is_judged(self) -> None:
-        """Some upstreams send no deltas, or no end of a text, or neither."""
+    async def test_text_only_in_repeating_events_is_judged(self) -> None:
+        """Some upstreams send no deltas, or no end of the text, or neither."""
         full = events(response(message(f"{TRUE} {FALSE}")))
         added, text = ["content_part.added", "output_item.added"], ["output_text.delta", "output_text.done"]
         done = ["content_part.done", "output_item.done"]
@@ -240,7 +240,7 @@ class TestHold:
         assert shown(read(data)) == "Please ask HR."
         assert shown(await stream(await bench(sse(full)))) == FALSE
 
-    async def test_text_that_the_response_says_once_more_is_what_was_delivered(self) -> None:
+    async def test_repeated_text_of_the_response_is_the_delivered_text(self) -> None:
         body = response(message(f"{TRUE} {UNKNOWN}"), output_text=f"{TRUE} {UNKNOWN}")
         for answer in (body, sse(events(body))):
             at = await bench(answer, policy(unverifiable_action="strip"))
@@ -250,14 +250,14 @@ class TestHold:
             blocked = await bench(answer, policy(unverifiable_action="block", action_on_violation="block"))
             assert b"Bicycles" not in await stream_bytes(blocked)
 
-    async def test_parts_by_their_short_name_are_text_too(self) -> None:
+    async def test_parts_with_short_type_names_are_text(self) -> None:
         body = response(message(f"{TRUE} {FALSE}", type="text"))
         for answer in (body, sse(events(body))):
             data = await stream_bytes(await bench(answer, policy(**BLOCK)))
             assert b"40 days" not in data
             assert shown(read(data)) == f"{TRUE} Please ask HR."
 
-    async def test_text_behind_its_end_does_not_get_by(self) -> None:
+    async def test_text_after_its_end_is_not_sent(self) -> None:
         upstream = events(response(message(TRUE)))
         late = {**of(upstream, "output_text.delta")[0], "delta": f" {FALSE}"}
         again = of(upstream, "output_text.done")[0]
@@ -265,7 +265,7 @@ class TestHold:
         assert shown(await stream(at)) == TRUE
         assert b"40 days" not in await stream_bytes(at)
 
-    async def test_numbers_inside_of_an_event_are_left_alone(self) -> None:
+    async def test_numbers_inside_an_event_are_unchanged(self) -> None:
         upstream = events(response(message(TRUE), {**CALL, "sequence_number": 3, "arguments": '"sequence_number": 4'}))
         found = await stream(await bench(sse(upstream)))
         consistent(found)
@@ -281,7 +281,7 @@ class TestHold:
         assert b"not JSON" not in data
         assert shown(read(data)) == TRUE
 
-    async def test_include_nothing_is_clean_and_checked_all_the_same(self) -> None:
+    async def test_include_nothing_is_clean_and_still_checked(self) -> None:
         at = await bench(said(TRUE))
         data = await stream_bytes(at, grounding={"include": []})
         assert b"grounding" not in data
@@ -289,14 +289,14 @@ class TestHold:
         assert len(at.event.claims) == 1
         assert last(read(data)) == response(message(TRUE))
 
-    async def test_frames_without_names_stay_so(self) -> None:
+    async def test_frames_without_names_stay_unnamed(self) -> None:
         data = await stream_bytes(await bench(sse(events(response(message(TRUE))), named=False)))
         assert b"event:" not in data
         consistent(read(data))
 
 
 class TestLive:
-    async def test_text_leaves_at_once_and_verdicts_follow(self) -> None:
+    async def test_text_is_sent_at_once_and_verdicts_follow(self) -> None:
         upstream = events(response(message(TRUE)))
         at = await bench(sse(upstream), policy(stream_mode="live"))
         found = await stream(at)
@@ -314,7 +314,7 @@ class TestLive:
         assert output_text(last(found)) == TRUE
         assert last(found)["grounding"]["verdict"] == "supported"
 
-    async def test_the_upstreams_annotations_pass_at_once_and_ours_count_on(self) -> None:
+    async def test_upstream_annotations_pass_at_once_and_ours_are_numbered_after_them(self) -> None:
         theirs = {"type": "url_citation", "url": "https://x.test", "title": "X", "start_index": 0, "end_index": 9}
         upstream = events(response(message(TRUE, annotations=[theirs])))
         found = await stream(await bench(sse(upstream), policy(stream_mode="live")))
@@ -324,7 +324,7 @@ class TestLive:
         assert second["annotation"]["type"] == "file_citation"
         assert found.index(first) < found.index(of(found, "output_text.done")[0])
 
-    async def test_a_block_stops_the_stream(self) -> None:
+    async def test_block_stops_the_stream(self) -> None:
         at = await bench(said(f"{FALSE} {LATER}"), policy(stream_mode="live", **BLOCK))
         found = await stream(at)
         consistent(found)
@@ -334,13 +334,13 @@ class TestLive:
 
 
 class TestFinal:
-    async def test_nothing_leaves_before_the_part_is_decided(self) -> None:
+    async def test_nothing_is_sent_before_the_part_is_decided(self) -> None:
         at = await bench(said(f"{TRUE} {FALSE}"), policy(stream_mode="final", **BLOCK))
         found = await stream(at)
         consistent(found)
         assert shown(found) == "Please ask HR."
 
-    async def test_a_reply_that_is_emptied_says_so(self) -> None:
+    async def test_emptied_reply_is_marked(self) -> None:
         for mode in ("hold", "final"):
             at = await bench(said(UNKNOWN), policy(stream_mode=mode, unverifiable_action="strip"))
             found = await stream(at)
@@ -350,7 +350,7 @@ class TestFinal:
 
 
 class TestUnary:
-    async def test_a_supported_reply_is_the_upstreams_with_annotations_and_a_summary(self) -> None:
+    async def test_supported_reply_gets_annotations_and_a_summary(self) -> None:
         body = response(REASONING, message(TRUE), CALL)
         reply = await unary(await bench(body))
         grounding = reply.pop("grounding")
@@ -360,7 +360,7 @@ class TestUnary:
         assert (grounding["verdict"], grounding["action"]) == ("supported", "allow")
         assert annotation["file_id"] == "hr-7"
 
-    async def test_a_blocked_reply(self) -> None:
+    async def test_blocked_reply_is_replaced(self) -> None:
         at = await bench(response(message(f"{TRUE} {FALSE}")), policy(**BLOCK))
         reply = await unary(at)
         assert "40 days" not in json.dumps(reply)
@@ -370,7 +370,7 @@ class TestUnary:
         assert (at.event.request.prompt_tokens, at.event.request.completion_tokens) == (50, 20)
         assert not at.event.request.usage_estimated
 
-    async def test_an_error_instead_of_a_replacement(self) -> None:
+    async def test_block_can_be_an_error(self) -> None:
         at = await bench(response(message(FALSE)), policy(on_block="error", **BLOCK))
         with pytest.raises(PolicyBlockedError) as caught:
             await ask(at)
@@ -382,7 +382,7 @@ class TestUnary:
         assert "40 days" not in json.dumps(found)
         assert [event["sequence_number"] for event in found] == list(range(len(found)))
 
-    async def test_a_blocked_reply_without_text_gets_one(self) -> None:
+    async def test_blocked_reply_without_text_gets_one(self) -> None:
         strict = policy(require_source_grounding=True, action_on_violation="block", abstention_response="Please ask.")
         body = response(SEARCH)
         for answer in (body, sse(events(body))):
@@ -397,7 +397,7 @@ class TestUnary:
         )
         assert last(await stream(live))["output"] == [SEARCH]
 
-    async def test_usage_is_counted_where_the_upstream_reports_none(self) -> None:
+    async def test_usage_missing_from_the_upstream_is_counted(self) -> None:
         for answer in (response(message(FALSE), usage=None), sse(events(response(message(FALSE), usage=None)))):
             at = await bench(answer, policy(**BLOCK))
             usage = last(await stream(at))["usage"]
@@ -405,14 +405,14 @@ class TestUnary:
             assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
             assert at.event.request.usage_estimated
 
-    async def test_a_stream_where_a_whole_reply_was_asked_for(self) -> None:
+    async def test_unexpected_stream_is_merged(self) -> None:
         reply = await unary(await bench(said(TRUE)))
         assert output_text(reply) == TRUE
         assert reply["grounding"]["verdict"] == "supported"
         plain = await unary(await bench(said(TRUE)), documents=None)
         assert plain == response(message(TRUE))
 
-    async def test_a_reply_that_is_no_json(self) -> None:
+    async def test_invalid_json_is_a_bad_gateway(self) -> None:
         at = await bench(lambda _: httpx.Response(200, content=b"oops", headers={"content-type": "application/json"}))
         with pytest.raises(UpstreamConnectError):
             await ask(at)
@@ -420,7 +420,7 @@ class TestUnary:
 
 class TestUntouched:
     @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-    async def test_the_bytes_are_the_upstreams(self, end: str) -> None:
+    async def test_streamed_bytes_are_unchanged(self, end: str) -> None:
         body = response(REASONING, message(TRUE, FALSE), CALL)
         made = [{**event, "obfuscation": "x"} for event in events(body)]
         data = sse(made[:4], end=end) + f": note{end}{end}".encode() + sse(made[4:], end=end)
@@ -430,18 +430,18 @@ class TestUntouched:
             row = at.event.request
             assert (row.status, row.prompt_tokens, row.completion_tokens) == ("completed", 50, 20)
 
-    async def test_a_whole_reply_too(self) -> None:
+    async def test_whole_reply_bytes_are_unchanged(self) -> None:
         answer = json.dumps(response(message(TRUE)), indent=1).encode()
         at = await bench(lambda _: httpx.Response(200, content=answer, headers={"content-type": "application/json"}))
         assert (await ask(at, documents=None)).body == answer
 
-    async def test_a_text_of_another_kind_is_laid_out_as_events(self) -> None:
-        """A whole reply where a stream was asked for, with parts that are no text."""
+    async def test_other_media_type_is_converted_to_events(self) -> None:
+        """A whole reply although a stream was requested, with parts that are not text."""
         found = await stream(await bench(response(refusal("I won't."), {**CALL, "status": "completed"})))
         consistent(found)
         assert last(found)["output"] == [refusal("I won't."), CALL]
 
-    async def test_done_without_a_last_event_ends_the_reply(self) -> None:
+    async def test_done_without_a_final_event_ends_the_reply(self) -> None:
         data = sse(events(response(message(TRUE)))[:-1]) + b"data: [DONE]\n\n"
         at = await bench(data)
         raw = await stream_bytes(at)
@@ -453,7 +453,7 @@ class TestUntouched:
 
 class TestFailures:
     @pytest.mark.parametrize("documents", [DOCUMENTS, None])
-    async def test_a_stream_that_breaks_off_says_so(self, documents: Any) -> None:
+    async def test_interrupted_stream_is_reported(self, documents: Any) -> None:
         at = await bench(sse(events(response(message(TRUE)))[:-1]))
         found = await stream(at, documents=documents)
         assert shown(found) == TRUE
@@ -462,7 +462,7 @@ class TestFailures:
         assert at.event.request.status == "incomplete"
 
     @pytest.mark.parametrize("documents", [DOCUMENTS, None])
-    async def test_a_connection_that_breaks_behind_a_text_loses_none_of_it(self, documents: Any) -> None:
+    async def test_connection_lost_after_text_loses_no_text(self, documents: Any) -> None:
         async def broken() -> AsyncIterator[bytes]:
             yield sse(events(response(message(f"{TRUE} {UNKNOWN}")))[:-3])
             raise httpx.ReadError("gone")
@@ -477,17 +477,17 @@ class TestFailures:
         assert at.event.request.status == "incomplete"
 
     @pytest.mark.parametrize("documents", [DOCUMENTS, None])
-    async def test_an_error_event_comes_after_the_text(self, documents: Any) -> None:
+    async def test_error_event_follows_the_text(self, documents: Any) -> None:
         error = {"type": "error", "code": "server_error", "message": "Boom.", "param": None, "sequence_number": 9}
         at = await bench(sse([*events(response(message(TRUE)))[:6], error]))
         found = await stream(at, documents=documents)
         assert found[-1] == {**error, "sequence_number": found[-1]["sequence_number"]}
         assert TRUE.startswith(shown(found).strip())
         assert shown(found)
-        said = "the upstream reported an error"  # in its own words only where texts are kept in full
+        said = "the upstream reported an error"  # quoted only if texts are stored in full
         assert (at.event.request.status, at.event.request.error) == ("upstream_error", said)
 
-    async def test_a_failed_response_has_no_text_that_was_withheld(self) -> None:
+    async def test_failed_response_does_not_contain_withheld_text(self) -> None:
         body = response(message(FALSE), status="failed", error={"code": "server_error", "message": "Boom."})
         at = await bench(sse(events(body)), policy(unverifiable_action="strip"))
         found = await stream(at)
@@ -499,7 +499,7 @@ class TestFailures:
         blocked = await bench(sse(events(body)), policy(**BLOCK))
         assert b"40 days" not in await stream_bytes(blocked)
 
-    async def test_a_whole_reply_that_is_an_error_stays_one(self) -> None:
+    async def test_error_reply_stays_an_error(self) -> None:
         body = {"error": {"message": "Boom.", "type": "server_error", "param": None, "code": None}}
         at = await bench(body)
         with pytest.raises(UpstreamConnectError, match=r"Boom\."):
@@ -509,7 +509,7 @@ class TestFailures:
         assert await unary(plain, documents=None) == body
         assert plain.event.request.status == "upstream_error"
 
-    async def test_a_broken_stream_where_a_whole_reply_was_asked_for(self) -> None:
+    async def test_interrupted_unexpected_stream_is_an_error(self) -> None:
         at = await bench(sse(events(response(message(TRUE)))[:-1]))
         with pytest.raises(UpstreamConnectError):
             await ask(at)
@@ -517,14 +517,14 @@ class TestFailures:
 
 
 class TestRequest:
-    async def test_a_stale_document_is_refused_before_the_call(self) -> None:
+    async def test_stale_document_blocks_before_the_call(self) -> None:
         at = await bench(said(TRUE), policy("retrieval"))
         with pytest.raises(PolicyBlockedError) as caught:
             await ask(at, documents=[{**DOCUMENTS[0], "age_days": 400}])
         assert (caught.value.code, caught.value.param) == ("RETRIEVAL_STALE_SOURCE", "documents[0]")
         assert at.forwarded == []
 
-    async def test_what_is_not_ours_goes_upstream_as_it_came(self) -> None:
+    async def test_other_fields_are_forwarded_unchanged(self) -> None:
         at = await bench(said(TRUE))
         await stream(at, previous_response_id="resp_0", x_unknown=[1], include=["file_search_call.results"])
         sent = json.loads(at.forwarded[0].content)
@@ -539,7 +539,7 @@ class TestRequest:
         assert at.forwarded[0].url.path.endswith("/responses")
 
     @pytest.mark.parametrize("where", ["system", "user"])
-    async def test_documents_that_are_kept_are_written_in(self, where: str) -> None:
+    async def test_kept_documents_are_inserted(self, where: str) -> None:
         at = await bench(said(TRUE), policy("retrieval", action_on_stale_source="drop"))
         stale = {"text": "Old news.", "age_days": 400, "relevance_score": 0.9}
         found = await stream(at, documents=[*DOCUMENTS, stale], grounding={"inject": where}, instructions="Be kind.")
@@ -550,7 +550,7 @@ class TestRequest:
         assert sent["input"].endswith("How much leave?")
         assert len(last(found)["grounding"]["retrieval"]["dropped"]) == 1
 
-    async def test_results_of_a_file_search_are_evidence_where_a_policy_says_so(self) -> None:
+    async def test_file_search_results_are_evidence_if_a_policy_says_so(self) -> None:
         question = {"role": "user", "content": "How much?"}
         at = await bench(said(TRUE), policy(evidence_from_tools=True))
         found = await stream(at, documents=None, input=[question, SEARCH])
@@ -560,7 +560,7 @@ class TestRequest:
         found = await stream(plain, documents=None, input=[question, SEARCH])
         assert last(found)["grounding"]["verdict"] == "no_sources"
 
-    async def test_what_the_upstream_finds_before_it_speaks_is_evidence_too(self) -> None:
+    async def test_results_of_upstream_searches_are_evidence(self) -> None:
         body = response(REASONING, SEARCH, message(f"{TRUE} {FALSE}"))
         asked: dict[str, Any] = {"documents": None, "include": ["file_search_call.results"]}
         for answer in (body, sse(events(body))):
@@ -578,7 +578,7 @@ class TestRequest:
             ignoring = await bench(answer, policy(**BLOCK))
             assert last(await stream(ignoring, **asked))["grounding"]["verdict"] == "no_sources"
 
-    async def test_what_the_upstream_finds_in_a_collection_that_the_key_is_not_for_is_no_evidence(self) -> None:
+    async def test_upstream_search_in_a_forbidden_collection_is_no_evidence(self) -> None:
         asked: dict[str, Any] = {"documents": None, "include": ["file_search_call.results"]}
         for collection, verdict in (("hr-2026", "supported"), ("board", "no_sources"), (None, "supported")):
             (result,) = SEARCH["results"]
@@ -592,8 +592,35 @@ class TestRequest:
                     [] if collection == "board" else [collection]
                 )
 
-    async def test_what_the_upstream_finds_stands_beside_the_requests_documents(self) -> None:
+    async def test_upstream_search_results_supplement_the_documents_of_the_request(self) -> None:
         at = await bench(sse(events(response(SEARCH, message(TRUE)))), settings={"evidence_from_tools": True})
         found = await stream(at, documents=[{"id": "d", "text": UNKNOWN}], include=["file_search_call.results"])
         assert [kept["id"] for kept in last(found)["grounding"]["retrieval"]["kept"]] == ["d", "search-1"]
         assert last(found)["grounding"]["verdict"] == "supported"
+
+
+class TestUngoverned:
+    """With documents and without a grounding policy: annotated, and nothing is left out."""
+
+    BODY = response(
+        {**message(TRUE), "x_item": "Kept."},
+        {"id": "x_1", "type": "x_thing", "text": "Kept too."},
+        x_words="Kept as well.",
+    )
+
+    async def test_unknown_fields_and_items_are_kept_in_a_whole_reply(self) -> None:
+        reply = await unary(await bench(httpx.Response(200, json=self.BODY)))
+        summary = reply.pop("grounding")
+        assert (summary["verdict"], "unknown" in summary["not_checked"]) == ("supported", True)
+        assert reply["output"][0]["content"][0].pop("annotations")
+        given = json.loads(json.dumps(self.BODY))
+        del given["output"][0]["content"][0]["annotations"]
+        assert reply == given
+
+    async def test_unknown_events_are_kept_in_a_stream(self) -> None:
+        odd = {"type": "response.x_words.delta", "delta": "Kept even so."}
+        made = events(self.BODY)
+        data = (await stream_bytes(await bench(sse([*made[:-1], odd, made[-1]])))).decode()
+        for text in ("Kept.", "Kept too.", "Kept as well.", "Kept even so."):
+            assert text in data
+        assert '"verdict":"supported"' in data

@@ -1,4 +1,4 @@
-"""Replies of another shape than the Responses API has: no text leaves that was not judged, or was withheld."""
+"""Replies that don't follow the Responses API: no unjudged or withheld text is sent."""
 
 import copy
 import json
@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from app.errors import UpstreamConnectError
-from app.protocols.openai_responses.allowlist import clean, spell
-from tests.support.in_process_gateway import FALSE, TRUE, UNKNOWN, bench, policy
-from tests.support.responses_api import (
+from app.protocols.common.logprobs import spell
+from app.protocols.openai_responses.normalisation import Shapes
+from tests.support.apis.responses_api import (
     CALL,
     ask,
     consistent,
@@ -27,6 +27,7 @@ from tests.support.responses_api import (
     stream_bytes,
     unary,
 )
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, UNKNOWN, bench, policy
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,7 @@ def first(body: Any) -> Any:
 
 
 def changed(kind: str, change: Change, text: str = TRUE) -> bytes:
-    """A stream that says ``text``, with a change to its events of a kind."""
+    """A stream with ``text``, and a change to its events of one kind."""
     made = copy.deepcopy(events(response(message(text))))
     for event in of(made, kind):
         change(event)
@@ -64,7 +65,7 @@ def data(event: Any) -> bytes:
 
 
 async def got(answer: bytes, mode: str = "hold") -> bytes:
-    """What a client gets of a stream; nothing of it was withheld or never judged."""
+    """What a client receives from a stream; nothing in it was withheld or unjudged."""
     left = await stream_bytes(await bench(answer, policy(stream_mode=mode, **RULES)))
     assert b"40 days" not in left
     assert b"Bicycles" not in left
@@ -78,10 +79,10 @@ def body_of(answer: Any) -> Callable[[httpx.Request], httpx.Response]:
 
 
 class TestUnreadable:
-    """Frames that a strict reader refuses and clients read."""
+    """Frames that a strict parser rejects and clients accept."""
 
     @in_modes
-    async def test_a_stray_byte_is_in_every_event_that_repeats_the_text(self, mode: str) -> None:
+    async def test_invalid_byte_is_replaced_in_every_event_that_repeats_the_text(self, mode: str) -> None:
         stream = sse(events(response(message(f"{BOTH} QQQ")))).replace(b"QQQ", b"\xff")
         found = read(await got(stream, mode))
         consistent(found)
@@ -89,11 +90,11 @@ class TestUnreadable:
 
     @in_modes
     @pytest.mark.parametrize("kind", ["output_text.done", "content_part.done", "output_item.done", "completed"])
-    async def test_a_number_that_json_does_not_have(self, kind: str, mode: str) -> None:
+    async def test_numbers_outside_json_are_handled(self, kind: str, mode: str) -> None:
         stream = changed(kind, lambda event: event.update(x=float("nan")), BOTH)
         assert shown(read(await got(stream, mode))) == TRUE
 
-    async def test_half_a_character_does_not_end_the_reply(self) -> None:
+    async def test_lone_surrogate_does_not_end_the_reply(self) -> None:
         stream = sse(events(response(message(f"{TRUE} abcQ")))).replace(b"Q", b"\\ud83d")
         at = await bench(stream)
         left = read(await stream_bytes(at))
@@ -101,13 +102,13 @@ class TestUnreadable:
         whole = json.dumps(response(message(f"{TRUE} abc\ud83d"))).encode()
         assert output_text(await unary(await bench(body_of(whole)))).startswith(TRUE)
 
-    async def test_a_name_that_an_object_has_twice(self) -> None:
+    async def test_duplicate_name_is_resolved(self) -> None:
         twice = sse(events(response(message(TRUE)))).replace(
             b'"text": "P', b'"text": "%b", "text": "P' % FALSE.encode()
         )
         assert shown(read(await got(twice))) == TRUE
 
-    async def test_words_in_the_fields_of_a_frame(self) -> None:
+    async def test_text_in_sse_fields_is_left_out(self) -> None:
         made = events(response(CALL, message(TRUE)))
         said = FALSE.encode()
         odd = b"".join(b"id: %b\n: %b\n" % (said, said) + frame(event) for event in made)
@@ -139,7 +140,7 @@ SHAPES: dict[str, Change] = {
 
 class TestShapes:
     @pytest.mark.parametrize("shape", SHAPES)
-    async def test_a_whole_response(self, shape: str) -> None:
+    async def test_unknown_fields_of_a_whole_response_are_left_out(self, shape: str) -> None:
         body = response(message(TRUE))
         SHAPES[shape](body)
         try:
@@ -150,7 +151,7 @@ class TestShapes:
 
     @in_modes
     @pytest.mark.parametrize("shape", SHAPES)
-    async def test_the_last_event(self, shape: str, mode: str) -> None:
+    async def test_unknown_fields_of_the_final_event_are_left_out(self, shape: str, mode: str) -> None:
         await got(changed("completed", lambda event: SHAPES[shape](event["response"])), mode)
 
     @pytest.mark.parametrize("kind", ["output_item.added", "output_item.done"])
@@ -164,13 +165,13 @@ class TestShapes:
             {"type": ["message"], "content": [SPOKEN]},
         ],
     )
-    async def test_an_item(self, kind: str, change: dict[str, Any]) -> None:
+    async def test_unknown_fields_of_an_item_are_left_out(self, kind: str, change: dict[str, Any]) -> None:
         await got(changed(kind, lambda event: event["item"].update(change)))
         await got(changed(kind, lambda event: event.update(item=FALSE)))
 
     @pytest.mark.parametrize("kind", ["content_part.added", "content_part.done"])
     @pytest.mark.parametrize("change", [{"type": None, "text": FALSE}, {"type": "x", "text": FALSE}, {"text": [FALSE]}])
-    async def test_a_part(self, kind: str, change: dict[str, Any]) -> None:
+    async def test_unknown_fields_of_a_part_are_left_out(self, kind: str, change: dict[str, Any]) -> None:
         await got(changed(kind, lambda event: event["part"].update(change)))
         await got(changed(kind, lambda event: event.update(part=FALSE)))
 
@@ -193,20 +194,20 @@ class TestShapes:
             {"type": "note", "n": [{"x": {FALSE: 1}}]},
         ],
     )
-    async def test_an_event_of_no_known_name_is_left_out_and_named(self, event: dict[str, Any]) -> None:
+    async def test_unknown_event_is_left_out_and_named(self, event: dict[str, Any]) -> None:
         left = read(await got(among(data(event))))
         consistent(left)
         assert left[-1]["response"]["grounding"]["not_checked"] == ["unknown"]
 
-    async def test_a_sign_of_life_passes(self) -> None:
+    async def test_keepalive_passes(self) -> None:
         left = await got(among(b'data: {"type": "keepalive"}\n\n'))
         assert b'{"type":"keepalive"}' in left
 
-    async def test_live_streams_too(self) -> None:
+    async def test_live_streams_leave_unknown_fields_out(self) -> None:
         odd = data({**PLACE, "type": "response.text.delta", "delta": FALSE})
         assert FALSE.encode() not in await stream_bytes(await bench(among(odd), policy(stream_mode="live")))
 
-    async def test_untouched_streams_pass_as_they_come(self) -> None:
+    async def test_untouched_streams_pass_unchanged(self) -> None:
         answer = among(data({**PLACE, "type": "response.text.delta", "delta": FALSE}))
         assert await stream_bytes(await bench(answer), documents=None) == answer
 
@@ -225,13 +226,13 @@ class TestShapes:
             f'"metadata":{{"a":"{FALSE}"}},"tools":["{FALSE}"],"service_tier":"{FALSE}"}}}}\n\n'.encode(),
         ],
     )
-    async def test_frames_that_say_more_than_they_should(self, odd: bytes, mode: str) -> None:
+    async def test_extra_text_in_frames_is_left_out(self, odd: bytes, mode: str) -> None:
         left = await stream_bytes(await bench(among(odd), policy(stream_mode=mode, **RULES)))
         assert b"40 days" not in left
         assert b"8888" not in left
         assert shown(read(left)) == TRUE
 
-    async def test_alternative_tokens_do_not_leave(self) -> None:
+    async def test_alternative_tokens_are_left_out(self) -> None:
         token = {
             "token": TRUE,
             "logprob": -1,
@@ -242,7 +243,7 @@ class TestShapes:
         for answer in (body, sse(events(body))):
             assert b"40 days" not in await stream_bytes(await bench(answer, policy(**RULES)))
 
-    async def test_fields_that_a_setting_names_pass(self) -> None:
+    async def test_configured_extra_fields_are_kept(self) -> None:
         body = {**response(message(TRUE)), "x_vendor": {"kept": True}, "note": 1}
         for answer in (body, sse(events(body))):
             at = await bench(answer, policy(**RULES), settings={"keep_fields": "response.x_vendor"})
@@ -254,7 +255,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         "body", [b"{}", b'{"error": {"message": "no"}}', b"data: hello\n\ndata: [DONE]\n\n", b'{"output": "x"}']
     )
-    async def test_a_whole_reply_without_output_is_a_bad_gateway(self, body: bytes) -> None:
+    async def test_whole_reply_without_output_is_a_bad_gateway(self, body: bytes) -> None:
         kind = "text/event-stream" if body.startswith(b"data") else "application/json"
         at = await bench(lambda _: httpx.Response(200, headers={"content-type": kind}, content=body))
         with pytest.raises(UpstreamConnectError):
@@ -267,7 +268,7 @@ class TestErrors:
             {"error": {"code": "c", "message": "bad", "note": FALSE}, "text": FALSE},
         ],
     )
-    async def test_an_error_says_no_more_than_an_error(self, event: dict[str, Any]) -> None:
+    async def test_error_has_only_known_fields(self, event: dict[str, Any]) -> None:
         left = read(await got(sse(events(response(message(TRUE)))[:-1]) + data(event)))
         said = {"type": "error", "code": "c", "message": "bad", "param": None}
         assert left[-1] == {**said, "sequence_number": len(left) - 1}
@@ -297,12 +298,12 @@ class TestBesides:
             ("content_part.done", lambda e: e["part"].update(logprobs=[{"token": FALSE}])),
         ],
     )
-    async def test_a_copy_beside_the_text(self, kind: str, change: Change, mode: str) -> None:
+    async def test_copy_of_the_text_is_removed(self, kind: str, change: Change, mode: str) -> None:
         found = read(await got(changed(kind, change, BOTH), mode))
         consistent(found)
         assert shown(found) == TRUE
 
-    async def test_an_annotation_does_not_quote(self) -> None:
+    async def test_quotation_in_an_annotation_is_removed(self) -> None:
         note = {"type": "file_citation", "file_id": "f", "filename": "x", "index": 2, "quote": UNKNOWN}
         body = response(message(BOTH, annotations=[note]))
         await got(sse(events(body)))
@@ -311,12 +312,12 @@ class TestBesides:
         assert first(reply)["annotations"][0] == {name: note[name] for name in note if name != "quote"}
 
 
-def test_what_the_api_has_is_left_as_it_is() -> None:
+def test_documented_fields_are_unchanged() -> None:
     for event in events(response(message(TRUE), CALL)):
-        assert clean(event) == event
+        assert Shapes().event(event) == event
 
 
-def test_tokens_spell_by_name_or_by_bytes() -> None:
+def test_tokens_spell_text_by_name_or_by_bytes() -> None:
     train = "🚆".encode()
     halves = [{"token": "\\xf0\\x9f", "bytes": list(train[:2])}, {"token": "\\x9a\\x86", "bytes": list(train[2:])}]
     assert spell([{"token": "a"}, {"token": "b"}], "ab")
@@ -326,7 +327,7 @@ def test_tokens_spell_by_name_or_by_bytes() -> None:
     assert not spell([{"token": "x", "bytes": [999]}], "ab")
 
 
-async def test_text_of_an_item_that_was_never_announced_can_be_cut_off() -> None:
+async def test_text_of_an_unannounced_item_can_be_truncated() -> None:
     upstream = [event for event in events(response(message(FALSE))) if event["type"] != "response.output_item.added"]
     at = await bench(sse(upstream), policy(stream_mode="live", **RULES))
     found = read(await stream_bytes(at))

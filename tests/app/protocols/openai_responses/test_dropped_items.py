@@ -9,8 +9,8 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from tests.support.in_process_gateway import DOCUMENTS, FALSE, TRUE, bench, policy
-from tests.support.responses_api import CALL, ask, events, message, read, response, sse
+from tests.support.apis.responses_api import CALL, ask, events, message, read, response, sse
+from tests.support.gateways.in_process_gateway import DOCUMENTS, FALSE, TRUE, bench, policy
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def made_of(*items: dict[str, Any], mode: str, **actions: str) -> tuple[di
         ({}, ["reasoning", "message", "function_call", "message"], {}),
     ],
 )
-async def test_a_policy_decides_which_items_leave(
+async def test_policy_decides_which_items_are_sent(
     actions: dict[str, str], kinds: list[str], dropped: dict[str, int], mode: str
 ) -> None:
     items = [REASONING, message(TRUE), CALL, message(TRUE, item_id="msg_2")]
@@ -78,14 +78,14 @@ async def test_a_policy_decides_which_items_leave(
 
 @pytest.mark.parametrize("action", ["pass", "hold"])
 @pytest.mark.parametrize("mode", ["hold", "live", "final", "whole"])
-async def test_no_call_leaves_after_a_block(mode: str, action: str) -> None:
+async def test_no_call_is_sent_after_a_block(mode: str, action: str) -> None:
     final, made, _ = await made_of(message(FALSE), CALL, mode=mode, tool_call_action=action)
     assert "look_up" not in json.dumps([final, made])
 
 
 @pytest.mark.parametrize("action", ["pass", "hold"])
 @pytest.mark.parametrize("mode", ["final", "whole"])
-async def test_nothing_of_a_reply_that_is_blocked_at_its_end_has_left(mode: str, action: str) -> None:
+async def test_nothing_of_a_reply_blocked_at_its_end_is_sent(mode: str, action: str) -> None:
     final, made, _ = await made_of(REASONING, CALL, message(FALSE), mode=mode, tool_call_action=action)
     assert "look_up" not in json.dumps([final, made])
     assert "Zebras" not in json.dumps([final, made])

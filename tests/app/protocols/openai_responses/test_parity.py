@@ -1,4 +1,4 @@
-"""Streamed or not, and whatever the cuts, a response is judged and delivered the same."""
+"""Streamed or not, and regardless of the cuts, a response is judged and delivered in the same way."""
 
 import json
 from itertools import pairwise
@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.in_process_gateway import FALSE, TRUE, UNKNOWN, bench, policy
-from tests.support.responses_api import (
+from tests.support.apis.responses_api import (
     CALL,
     REASONING,
     consistent,
@@ -24,6 +23,7 @@ from tests.support.responses_api import (
     stream_bytes,
     unary,
 )
+from tests.support.gateways.in_process_gateway import FALSE, TRUE, UNKNOWN, bench, policy
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ COMPARED = ("action", "verdict", "trust_score", "total_claims", "claims")
 
 @st.composite
 def texts(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """A text, and the same in pieces."""
+    """Some text, and the same text in pieces."""
     pairs = draw(st.lists(st.tuples(SENTENCES, GAPS), min_size=1, max_size=5))
     text = "".join(sentence + gap for sentence, gap in pairs)
     places = sorted({0, len(text), *draw(st.lists(st.integers(0, len(text)), max_size=6))})
@@ -56,7 +56,7 @@ def texts(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @st.composite
 def replies(draw: st.DrawFn) -> tuple[dict[str, Any], dict[tuple[int, int], list[str]]]:
-    """A response of messages and other items, and the pieces that its texts come in."""
+    """A response with messages and other items, and the pieces in which its text arrives."""
     items: list[dict[str, Any]] = []
     pieces = {}
     for kind in draw(st.lists(st.sampled_from(["message", "message", "call", "reasoning"]), min_size=1, max_size=3)):
@@ -77,7 +77,7 @@ def decided(event: Any) -> list[tuple[str, str, str | None]]:
 
 @given(replies(), RULES)
 @settings(max_examples=200)
-async def test_final_gives_what_the_unary_reply_gives(
+async def test_final_mode_equals_the_unary_reply(
     reply: tuple[dict[str, Any], dict[tuple[int, int], list[str]]], rules: dict[str, Any] | None
 ) -> None:
     body, pieces = reply
@@ -97,7 +97,7 @@ async def test_final_gives_what_the_unary_reply_gives(
 
 @given(replies(), RULES, st.sampled_from(["hold", "live", "final"]), st.data())
 @settings(max_examples=200)
-async def test_every_stream_is_consistent_and_keeps_what_is_withheld(
+async def test_every_stream_is_consistent_and_withholds_the_same(
     reply: tuple[dict[str, Any], dict[tuple[int, int], list[str]]],
     rules: dict[str, Any] | None,
     mode: str,
@@ -118,7 +118,7 @@ async def test_every_stream_is_consistent_and_keeps_what_is_withheld(
 
 @given(replies(), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
 @settings(max_examples=60)
-async def test_untouched_bytes_are_the_upstreams(
+async def test_untouched_bytes_are_unchanged(
     reply: tuple[dict[str, Any], dict[tuple[int, int], list[str]]], end: str, named: bool
 ) -> None:
     body, pieces = reply

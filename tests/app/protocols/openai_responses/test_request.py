@@ -17,13 +17,13 @@ def read(limits: Limits | None = None, **body: Any) -> ParsedRequest:
 @pytest.mark.parametrize(
     "given", [{"input": "Q"}, {"input": []}, {"previous_response_id": "r"}, {"prompt": {"id": "p"}}]
 )
-def test_a_request_without_our_fields_goes_upstream_byte_for_byte(given: dict[str, Any]) -> None:
+def test_request_without_our_fields_is_forwarded_unchanged(given: dict[str, Any]) -> None:
     parsed = read(**given)
     assert parsed.raw == json.dumps({"model": "m", **given}).encode()
     assert (parsed.chunks, parsed.stream, parsed.include_usage, parsed.choices) == ((), False, True, None)
 
 
-def test_our_fields_are_taken_out() -> None:
+def test_our_fields_are_removed() -> None:
     parsed = read(input="Q", documents=["Alpha."], grounding={"agent": "a"}, x=1, stream=True)
     assert parsed.body == {"model": "m", "input": "Q", "x": 1, "stream": True}
     assert parsed.raw is None
@@ -43,13 +43,13 @@ def test_our_fields_are_taken_out() -> None:
         ({"grounding": []}, "grounding"),
     ],
 )
-def test_what_is_wrong_is_named(body: dict[str, Any], param: str) -> None:
+def test_invalid_fields_are_named(body: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         read(**body)
     assert caught.value.param == param
 
 
-def test_results_of_tools_are_read_on_demand() -> None:
+def test_tool_results_are_read_on_request() -> None:
     items = [
         {"type": "function_call", "call_id": "c1", "name": "lookup", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "Alpha."},
@@ -83,7 +83,7 @@ def test_results_of_tools_are_read_on_demand() -> None:
     assert not found.injectable
 
 
-def test_results_of_tools_have_limits_too() -> None:
+def test_tool_results_have_limits() -> None:
     items = [{"type": "function_call_output", "call_id": "c", "output": "x" * 20}]
     with pytest.raises(InvalidRequestError):
         read(Limits(document_chars=10), input=items).with_tools()
@@ -99,11 +99,11 @@ def test_results_of_tools_have_limits_too() -> None:
         ([{}], False),
     ],
 )
-def test_a_reply_may_bring_documents_where_the_request_asks_for_them(include: Any, late: bool) -> None:
+def test_documents_of_the_reply_are_read_on_request(include: Any, late: bool) -> None:
     assert read(input="Q", include=include).late is late
 
 
-def test_items_and_parts_of_an_odd_type_are_no_results() -> None:
+def test_items_of_unknown_type_are_no_tool_results() -> None:
     odd = [{"type": kind, "call_id": "c1", "output": [{"type": kind, "text": "Beta."}]} for kind in ([], {}, 7, None)]
     assert (
         read(input=[*odd, {"type": "function_call_output", "output": [{"type": {}, "text": "Beta."}]}])

@@ -1,4 +1,4 @@
-"""Policies in shadow, and canaries: what they would have decided is logged, and nobody else can tell."""
+"""Shadow policies and canaries: their decisions are logged, but have no visible effect."""
 
 import asyncio
 import re
@@ -12,9 +12,9 @@ from app.errors import PolicyBlockedError
 from app.events.records import RequestEvent
 from judges.testing import Pair, ScriptedJudge
 from judges.types import Probabilities
-from policies.engine import PolicyEngine
+from policies.policy_selection import PolicyEngine
 from policies.types import Decision, Policy
-from tests.support.in_process_gateway import (
+from tests.support.gateways.in_process_gateway import (
     DOCUMENTS,
     FALSE,
     TRUE,
@@ -32,7 +32,6 @@ pytestmark = pytest.mark.anyio
 
 STALE = [*DOCUMENTS, {"id": "old", "text": "Staff had 20 days.", "relevance_score": 0.2, "age_days": 400}]
 STRICT: dict[str, Any] = {"contradiction_action": "block", "abstention_response": "Ask HR."}
-REPORTED = {"grounding_scores": [0.4], "citations": ["hr.pdf"], "output_confidence": 0.3}
 REQUESTS: list[tuple[list[str], dict[str, Any]]] = [
     ([TRUE], {}),
     ([TRUE, " ", FALSE, " ", UNKNOWN], {}),
@@ -66,7 +65,7 @@ def told(decisions: Sequence[Decision]) -> list[tuple[Any, ...]]:
 
 
 def masked(data: bytes, event: RequestEvent) -> bytes:
-    """What a client got, without what differs from one request to the next."""
+    """What a client received, without the values that differ from one request to the next."""
     return data.replace(event.request.request_id.encode(), b"id")
 
 
@@ -81,9 +80,9 @@ async def answer(at: Bench, fields: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("annotated", [True, False])
 @pytest.mark.parametrize("rules", RULES, ids=lambda rules: str(RULES.index(rules)))
-async def test_a_shadow_policy_decides_as_it_would_in_force_and_nobody_sees_it(rules: Policy, annotated: bool) -> None:
-    """Nothing else is in force, so that what it would have decided is what it decides once it is; replies that pass
-    untouched are judged for it, and pass untouched all the same."""
+async def test_shadow_decision_equals_the_enforced_one_and_is_invisible(rules: Policy, annotated: bool) -> None:
+    """No other policy is in force, so its shadow decisions are those that it makes once it is enforced. Replies that
+    pass untouched are judged for it, and still pass untouched."""
     settings = {"annotate_by_default": annotated}
     for texts, fields in REQUESTS:
         beside = await bench(said(*texts), replace(rules, mode="shadow"), settings=settings)
@@ -101,8 +100,8 @@ async def test_a_shadow_policy_decides_as_it_would_in_force_and_nobody_sees_it(r
         assert in_force.event.shadow == ()
 
 
-async def test_a_whole_reply_that_passes_untouched_is_judged_for_policies_in_shadow() -> None:
-    """Its bytes and headers are the upstream's; what was found stands in the log alone."""
+async def test_untouched_whole_reply_is_judged_for_shadow_policies() -> None:
+    """Its bytes and headers are the upstream's; the findings are only in the log."""
     settings = {"annotate_by_default": False}
     beside = await bench(whole(f"{TRUE} {FALSE}"), replace(policy(**STRICT), mode="shadow"), settings=settings)
     alone = await bench(whole(f"{TRUE} {FALSE}"), settings=settings)
@@ -117,8 +116,8 @@ async def test_a_whole_reply_that_passes_untouched_is_judged_for_policies_in_sha
     assert alone.event.claims == ()
 
 
-async def test_a_client_that_goes_away_leaves_no_check_behind() -> None:
-    """The judge never answers and the client does not wait: what was not judged is not known; the event is there."""
+async def test_client_disconnect_cancels_the_check() -> None:
+    """The judge never answers and the client doesn't wait: the event is logged, with unjudged text as unknown."""
     gate = asyncio.Event()
     watching = replace(policy(**STRICT), mode="shadow")
     at = await bench(
@@ -137,8 +136,8 @@ async def test_a_client_that_goes_away_leaves_no_check_behind() -> None:
     assert at.event.claims == ()
 
 
-async def test_a_client_that_goes_away_while_the_end_waits_for_the_judge_is_recorded_once() -> None:
-    """All of the reply is out but its end, for which the judge is asked; whoever reads is cancelled there."""
+async def test_client_disconnect_at_the_end_is_recorded_once() -> None:
+    """All of the reply has been sent except its end, which the judge is checking; the reader is cancelled there."""
     asking, gate = asyncio.Event(), asyncio.Event()
 
     class Slow(ScriptedJudge):
@@ -168,8 +167,8 @@ async def test_a_client_that_goes_away_while_the_end_waits_for_the_judge_is_reco
     assert at.event.request.status in ("completed", "cancelled", "incomplete")
 
 
-async def test_a_shadow_policy_stands_beside_those_in_force() -> None:
-    """The reply ends where the policy in force ends it; the one in shadow speaks of what there was."""
+async def test_shadow_policy_runs_beside_enforced_ones() -> None:
+    """The enforced policy ends the reply; the shadow policy decides on the text up to that point."""
     loud = replace(policy(min_grounding_score=0.5, action_on_violation="warn"), id="loud", name="loud", mode="shadow")
     at = await bench(said(TRUE, " ", FALSE, " ", UNKNOWN), policy(**STRICT), loud)
     await at.stream()
@@ -180,7 +179,7 @@ async def test_a_shadow_policy_stands_beside_those_in_force() -> None:
     assert [(d.policy_id, d.action.value) for d in at.event.shadow] == [("loud", "allow"), ("loud", "warn")]
 
 
-async def test_a_shadow_policy_drops_no_document() -> None:
+async def test_shadow_policy_drops_no_document() -> None:
     gate = replace(policy("retrieval", action_on_stale_source="drop"), mode="shadow")
     at = await bench(whole(TRUE), gate)
     body = await at.unary(documents=STALE, grounding={"inject": "system"})
@@ -201,7 +200,7 @@ async def test_each_choice_of_a_reply_has_its_shadow_decisions() -> None:
     ]
 
 
-async def test_a_fault_in_a_shadow_policy_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_shadow_policy_does_not_affect_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_arguments: Any) -> Any:
         raise RuntimeError("a bug")
 
@@ -213,7 +212,7 @@ async def test_a_fault_in_a_shadow_policy_costs_nothing(monkeypatch: pytest.Monk
     assert len(at.event.decisions) == 3
 
 
-async def test_a_canary_is_enforced_on_some_requests_and_in_shadow_on_the_others() -> None:
+async def test_canary_is_enforced_on_some_requests_and_in_shadow_on_the_others() -> None:
     """A run is one unit: all of its requests see the same."""
     at = await bench(whole(FALSE), replace(policy(**STRICT), canary_percent=40))
     for number in range(30):
@@ -229,8 +228,8 @@ async def test_a_canary_is_enforced_on_some_requests_and_in_shadow_on_the_others
     assert len(of_runs) == 3
 
 
-async def test_a_change_in_the_middle_of_a_request_waits_for_the_next_one() -> None:
-    """The judge is at work on the reply when the policies change: the request ends under those that it began with."""
+async def test_policy_change_during_a_request_applies_to_the_next_one() -> None:
+    """The policies change while the judge is checking the reply: the request ends under those it started with."""
     lenient, strict = policy(min_citations=0), replace(policy(**STRICT), version=2)
     asking, gate = asyncio.Event(), asyncio.Event()
 

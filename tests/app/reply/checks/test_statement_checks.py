@@ -1,4 +1,4 @@
-"""What is asked of a reply about its own statements, through the gateway in process."""
+"""The checks of a reply's own statements, through the in-process gateway."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from judges.protocols import JudgeUnavailableError
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
 from judges.types import Probabilities
 from policies.types import Policy
-from tests.support.in_process_gateway import (
+from tests.support.gateways.in_process_gateway import (
     FALSE,
     TRUE,
     Bench,
@@ -33,7 +33,7 @@ OTHER = "Interns receive 10 days of annual leave."
 
 
 def knows(evidence: str, claim: str) -> Probabilities:
-    """What stands in the evidence word for word follows from it."""
+    """A claim is entailed if the evidence contains it word for word."""
     return entails() if claim in evidence else NEUTRAL
 
 
@@ -60,13 +60,13 @@ OPPOSED = [DOCUMENTS[0], {**DOCUMENTS[1], "text": f"Bicycles may be parked. {FAL
 
 
 class TestConsistency:
-    async def test_claims_that_contradict_each_other_are_told_at_the_end(self) -> None:
+    async def test_contradicting_claims_are_reported_at_the_end(self) -> None:
         at = await asking(said(f"{TRUE} ", FALSE), policy(**CONSISTENT))
         summary = summary_of(await at.stream())
         assert f'Claims contradict each other: "{TRUE}" / "{FALSE}"' in reasons(summary)[-1]
         assert summary["action"] == "warn"
 
-    async def test_a_block_shows_nothing_of_what_was_not_shown(self) -> None:
+    async def test_withheld_text_is_not_quoted_in_a_block(self) -> None:
         blocking = policy(**CONSISTENT, action_on_violation="block", stream_mode="final", min_grounding_score=0.0)
         at = await asking(said(f"{TRUE} ", FALSE), blocking, store_text="hash")
         stream = await at.stream()
@@ -75,18 +75,18 @@ class TestConsistency:
         assert "days" not in str(at.event.decisions), "nor is it in the log, where texts are not kept"
         assert 'Claims contradict each other: "…" / "…"' in at.event.decisions[-1].reason
 
-    async def test_no_documents_are_needed(self) -> None:
+    async def test_contradictions_are_found_without_documents(self) -> None:
         at = await asking(whole(f"{TRUE} {FALSE}"), policy(**CONSISTENT))
         body = await at.unary(documents=None)
         assert f'Claims contradict each other: "{TRUE}" / "{FALSE}"' in reasons(body["grounding"])
 
-    async def test_off_by_default_and_free(self) -> None:
+    async def test_check_is_off_by_default_and_free(self) -> None:
         judge = ScriptedJudge(knows)
         at = await asking(whole(f"{TRUE} {FALSE}"), policy(min_citations=0), judge=judge)
         assert not any("contradict each other" in reason for reason in reasons((await at.unary())["grounding"]))
         assert {evidence for evidence, _ in judge.pairs} == {TRUE}
 
-    async def test_without_a_judge_nothing_is_compared(self) -> None:
+    async def test_nothing_is_compared_without_a_judge(self) -> None:
         gone = ScriptedJudge(start_error=JudgeUnavailableError("gone"))
         at = await asking(whole(f"{TRUE} {FALSE}"), policy(**CONSISTENT), judge=gone)
         body = await at.unary(documents=None)
@@ -94,15 +94,15 @@ class TestConsistency:
 
 
 class TestCitations:
-    async def test_a_document_that_the_evidence_was_not_taken_from_is_read_itself(self) -> None:
-        """Each claim is judged against one passage here, and both documents say the same."""
+    async def test_cited_document_outside_the_evidence_is_judged(self) -> None:
+        """Here, each claim is judged against one passage, and both documents contain the same text."""
         twice = [*DOCUMENTS, {**DOCUMENTS[0], "id": "hr-9", "source": "copy.pdf"}]
         at = await asking(whole(f"{TRUE} [3]"), policy(**CITED, max_sources_per_claim=1))
         summary = (await at.unary(documents=twice))["grounding"]
         assert not any("does not support" in reason for reason in reasons(summary))
         assert summary["claims"][0]["citations"] == ["hr-9"]
 
-    async def test_misattributed_and_fabricated_are_told_apart(self) -> None:
+    async def test_misattributed_and_fabricated_citations_are_distinguished(self) -> None:
         at = await asking(whole(f"{TRUE} [2] {OTHER} [7]"), policy(**CITED))
         decision = (await at.unary(documents=DOCUMENTS))["grounding"]["decisions"][-1]
         assert decision["reason_code"] == "GROUNDING_BAD_CITATION"
@@ -112,7 +112,7 @@ class TestCitations:
         assert found[0]["supported_by"] == ["hr-7"]
 
     @pytest.mark.parametrize("stream", [True, False])
-    async def test_annotations_of_the_upstream_count(self, stream: bool) -> None:
+    async def test_upstream_annotations_count_as_citations(self, stream: bool) -> None:
         notes = [
             {"type": "url_citation", "url_citation": {"url": "https://docs.test/hr", "start_index": 0, "end_index": 9}},
             {"type": "url_citation", "url_citation": {"url": "https://gone.test/", "start_index": 2}},
@@ -130,7 +130,7 @@ class TestCitations:
 
 
 class TestConflicts:
-    async def test_documents_that_contradict_each_other_are_warned_of_before_the_call(self) -> None:
+    async def test_contradicting_documents_are_a_warning_before_the_call(self) -> None:
         at = await asking(said(TRUE), policy("retrieval", **RULES), conflicts_timeout_ms=60_000)
         summary = summary_of(await at.stream(documents=OPPOSED))
         reason = f"Documents 'hr.pdf' and 'interns.pdf' contradict each other: \"{TRUE}\" / \"{FALSE}\""
@@ -140,14 +140,14 @@ class TestConflicts:
         assert len(at.forwarded) == 1
         assert at.event.request.action == "warn"
 
-    async def test_the_sentences_of_documents_are_kept_as_their_texts_are(self) -> None:
+    async def test_sentences_of_documents_are_stored_like_their_texts(self) -> None:
         settings = {"store_text": "hash", "conflicts_timeout_ms": 60_000}
         at = await asking(said(TRUE), policy("retrieval", **RULES), **settings)
         await at.stream(documents=OPPOSED)
         assert at.event.decisions[0].reason_code == "RETRIEVAL_CONFLICT"
         assert "days" not in str(at.event.decisions[0])
 
-    async def test_a_request_does_not_wait_beyond_its_bound(self) -> None:
+    async def test_request_waits_only_for_a_limited_time(self) -> None:
         judge = ScriptedJudge(default=contradicts())
 
         class Never(ScriptedJudge):
@@ -160,7 +160,7 @@ class TestConflicts:
         decision = summary_of(await at.stream(documents=OPPOSED))["decisions"][0]
         assert (decision["action"], decision["metadata"]["not_compared"]) == ("allow", "timeout")
 
-    async def test_what_is_dropped_contradicts_nothing(self) -> None:
+    async def test_dropped_documents_are_not_compared(self) -> None:
         dropping = policy("retrieval", **RULES, blocked_sources=["interns.pdf"], action_on_blocked_source="drop")
         at = await asking(said(TRUE), dropping, conflicts_timeout_ms=60_000)
         summary = summary_of(await at.stream(documents=OPPOSED, grounding={"inject": "system"}))

@@ -1,6 +1,9 @@
-"""Our own protocol, as a gateway speaks it with a server; the server's side has its tests with the judge server."""
+"""Our own protocol, from the gateway's side; the server's side is tested with the judge server."""
 
 import hashlib
+import json
+import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,15 +11,19 @@ import httpx
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from judges.call_recording import recording
+from judges.cross_encoder.remote.groundlane_protocol import groundlane_protocol, info_response, judge_response
+from judges.llm_types import LlmCall
 from judges.protocols import JudgeError, JudgeUnavailableError
-from judges.types import EvidenceWindows
-from tests.support.scorer_calls import OTHER, PAIRS, THREE_WAY, opened, rounded
-from tests.support.stub_models import Own
+from judges.testing import ScriptedJudge
+from judges.types import EvidenceWindows, Probabilities, UnsupportedSpan, Windowing
+from tests.support.judging.scorer_calls import OTHER, PAIRS, THREE_WAY, opened, rounded
+from tests.support.judging.stub_models import Own
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_our_own_protocol_tells_its_limits_and_languages() -> None:
+async def test_protocol_reports_limits_and_languages() -> None:
     server = Own(prefix="/nli")
     async with opened(server, "http://judge/nli") as scorer:
         assert rounded(await scorer.score(PAIRS)) == THREE_WAY
@@ -26,7 +33,7 @@ async def test_our_own_protocol_tells_its_limits_and_languages() -> None:
         assert scorer.languages == frozenset({"en", "de"})
 
 
-async def test_a_judge_that_fuses_gets_the_windows_and_says_what_each_holds() -> None:
+async def test_fusing_judge_gets_windows_and_attributes_scores() -> None:
     windows = EvidenceWindows(["A cat is sleeping.", "A dog barks."])
     server = Own(fuses=True)
     async with opened(server) as scorer:
@@ -42,7 +49,40 @@ async def test_a_judge_that_fuses_gets_the_windows_and_says_what_each_holds() ->
         assert found.parts == (), "one that does not fuse gets one text"
 
 
-async def test_parts_that_are_missing_are_noticed() -> None:
+async def test_cascade_reports_the_deciding_judge_and_its_costs() -> None:
+    call = LlmCall(mode="judge", model="preset:vectara", outcome="ok", cost_usd=0.01)
+
+    class Cascade(Own):
+        row: ClassVar[dict[str, Any]] = {"stage": 1, "provisional": True}
+        calls: ClassVar[Any] = [asdict(call)]
+
+        def info(self) -> dict[str, Any]:
+            return super().info() | {"stage_thresholds": [None, 0.5], "paid": True}
+
+        def _scored(self, evidence: str | list[str], claim: str) -> dict[str, Any]:
+            return super()._scored(evidence, claim) | self.row
+
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            response = await super().answer(method, path, body)
+            return httpx.Response(200, json=response.json() | {"calls": self.calls}) if path == "/judge" else response
+
+    observed: list[LlmCall] = []
+    recorded: list[LlmCall] = []
+    async with opened(Cascade(), observe=observed.append) as scorer:
+        assert (scorer.stage_thresholds, scorer.threshold, scorer.paid) == ((None, 0.5), None, True)
+        with recording(recorded.append):
+            (score,) = await scorer.score(PAIRS[:1])
+        assert (score.stage, score.provisional) == (1, True)
+        assert observed == recorded == [call]
+        for odd in ({"row": {"stage": 2}}, {"row": {"stage": "b"}}, {"calls": [{"mode": 1}]}, {"calls": 7}):
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in odd.items():
+                    patch.setattr(Cascade, name, value)
+                with pytest.raises(JudgeError, match=r"must be the position|do not have the documented form"):
+                    await scorer.score(PAIRS[:1])
+
+
+async def test_missing_fields_are_detected() -> None:
     class Odd(Own):
         def _scored(self, evidence: str | list[str], claim: str) -> dict[str, Any]:
             return super()._scored(" ".join(evidence), claim)
@@ -52,7 +92,7 @@ async def test_parts_that_are_missing_are_noticed() -> None:
             await scorer.score([(EvidenceWindows(["a", "b"]), "c")])
 
 
-async def test_claims_against_the_same_windows_go_where_those_are_known() -> None:
+async def test_claims_with_the_same_windows_share_a_session_header() -> None:
     class Noting(Own):
         headers: ClassVar[list[str | None]] = []
 
@@ -71,7 +111,7 @@ async def test_claims_against_the_same_windows_go_where_those_are_known() -> Non
     assert Noting.headers == [None, None]
 
 
-async def test_a_server_that_hands_out_its_tokenizer_is_counted_by_it(tmp_path: Path) -> None:
+async def test_served_tokenizer_counts_the_tokens(tmp_path: Path) -> None:
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     content = tokenizer.to_str().encode()
@@ -88,7 +128,7 @@ async def test_a_server_that_hands_out_its_tokenizer_is_counted_by_it(tmp_path: 
             pass
 
 
-async def test_a_model_that_is_replaced_behind_the_url_is_noticed() -> None:
+async def test_replaced_model_behind_the_url_is_detected() -> None:
     server = Own()
     async with opened(server) as scorer:
         await scorer.score(PAIRS)
@@ -100,7 +140,7 @@ async def test_a_model_that_is_replaced_behind_the_url_is_noticed() -> None:
         assert len(server.sent) == before + 1, "it is asked once"
 
 
-async def test_probabilities_that_are_none_are_refused() -> None:
+async def test_malformed_probabilities_are_rejected() -> None:
     class Odd(Own):
         async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
             if path == "/judge":
@@ -110,3 +150,64 @@ async def test_probabilities_that_are_none_are_refused() -> None:
     async with opened(Odd()) as scorer:
         with pytest.raises(JudgeError, match="do not sum to 1"):
             await scorer.score(PAIRS[:1])
+
+
+async def test_judge_reports_threshold_windows_and_unsupported_spans() -> None:
+    class Telling(Own):
+        def info(self) -> dict[str, Any]:
+            return super().info() | {"threshold": 0.4, "windows": {"tokens": 300, "sentences": 1000}}
+
+        def _scored(self, evidence: str | list[str], claim: str) -> dict[str, Any]:
+            return super()._scored(evidence, claim) | {"spans": [{"start": 2, "end": 5, "score": 0.9}]}
+
+    async with opened(Telling()) as scorer:
+        assert (scorer.threshold, scorer.windowing) == (0.4, Windowing(tokens=300, sentences=1000))
+        (found,) = await scorer.score([("a", "a cat")])
+        assert found.spans == (UnsupportedSpan(2, 5, 0.9),)
+    async with opened(Own()) as scorer:
+        assert (scorer.threshold, scorer.windowing) == (None, None)
+        (found,) = await scorer.score([("a", "a cat")])
+        assert found.spans == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"threshold": 1}, "/info: threshold: expected a number between 0 and 1, not 1"),
+        ({"threshold": "high"}, "/info: threshold: expected a number between 0 and 1, not 'high'"),
+        ({"windows": 400}, "/info: windows: expected an object"),
+        ({"windows": {"tokens": 400}}, "/info has no sentences"),
+    ],
+)
+async def test_invalid_threshold_or_window_is_rejected(told: dict[str, Any], message: str) -> None:
+    class Odd(Own):
+        def info(self) -> dict[str, Any]:
+            return super().info() | told
+
+    with pytest.raises(JudgeUnavailableError, match=re.escape(message)):
+        async with opened(Odd()):
+            pass
+
+
+@pytest.mark.parametrize("spans", [5, [5], [{"start": 3, "end": 3, "score": 1.0}], [{"start": 0, "end": 2}]])
+async def test_invalid_spans_are_an_error(spans: Any) -> None:
+    class Odd(Own):
+        def _scored(self, evidence: str | list[str], claim: str) -> dict[str, Any]:
+            return super()._scored(evidence, claim) | {"spans": spans}
+
+    async with opened(Odd()) as scorer:
+        with pytest.raises(JudgeError):
+            await scorer.score([("a", "a cat")])
+
+
+def test_reported_properties_survive_a_round_trip() -> None:
+    class Judge(ScriptedJudge):
+        threshold = 0.3
+        windowing = Windowing(tokens=50, sentences=7)
+
+    info = info_response(Judge({}), batch=4, languages=None, tokenizer=None)
+    read = groundlane_protocol(json.loads(json.dumps(info)))
+    assert (read.threshold, read.windowing) == (0.3, Windowing(tokens=50, sentences=7))
+    score = Probabilities(0.1, 0.9, 0.0, spans=(UnsupportedSpan(0, 4, 0.75),))
+    answer = json.loads(json.dumps(judge_response([score], "m")))
+    assert read.parse(answer, [("e", "claim")]) == [score]

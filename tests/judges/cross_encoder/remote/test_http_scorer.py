@@ -12,8 +12,8 @@ from judges.cross_encoder.remote import json_client as client
 from judges.cross_encoder.remote.http_scorer import HttpScorer
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, JudgeUnreachableError
 from judges.types import Probabilities
-from tests.support.scorer_calls import DENIED, EVIDENCE, OTHER, PAIRS, SAID, THREE_WAY, opened, rounded
-from tests.support.stub_models import Tei, Vllm
+from tests.support.judging.scorer_calls import DENIED, EVIDENCE, OTHER, PAIRS, SAID, THREE_WAY, opened, rounded
+from tests.support.judging.stub_models import Tei, Vllm
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ TEMPLATE = {"template": "{evidence}[SEP]{claim}"}
 
 
 @pytest.mark.parametrize("url", ["http://judge", "http://judge/", "http://judge/predict", "tei+http://judge"])
-async def test_text_embeddings_inference_is_read_by_the_names_of_its_labels(url: str) -> None:
+async def test_text_embeddings_inference_labels_are_read_by_name(url: str) -> None:
     server = Tei()
     async with opened(server, url) as scorer:
         assert rounded(await scorer.score(PAIRS)) == THREE_WAY
@@ -33,7 +33,7 @@ async def test_text_embeddings_inference_is_read_by_the_names_of_its_labels(url:
         assert scorer.languages is None
 
 
-async def test_a_label_order_of_any_kind_gives_the_same_verdicts() -> None:
+async def test_label_order_does_not_change_the_verdicts() -> None:
     for id2label in (
         {"0": "ENTAILMENT", "1": "NEUTRAL", "2": "CONTRADICTION"},
         {"2": "entailment", "0": "neutral", "1": "contradiction"},
@@ -43,12 +43,12 @@ async def test_a_label_order_of_any_kind_gives_the_same_verdicts() -> None:
             assert rounded(await scorer.score(PAIRS)) == THREE_WAY
 
 
-async def test_a_model_with_one_label_is_read_as_the_log_odds_of_entailment() -> None:
+async def test_single_label_is_the_log_odds_of_entailment() -> None:
     async with opened(Tei(id2label={"0": "LABEL_0"})) as scorer:
         assert rounded(await scorer.score(PAIRS)) == [(0.8, 0.2, 0.0), (0.2, 0.8, 0.0), (0.2, 0.8, 0.0)]
 
 
-async def test_vllm_classify_learns_the_order_of_its_labels_from_its_answers() -> None:
+async def test_vllm_classify_learns_its_label_order_from_answers() -> None:
     for names in (("entailment", "neutral", "contradiction"), ("contradiction", "neutral", "entailment")):
         server = Vllm(names=names)
         async with opened(server, options=TEMPLATE) as scorer:
@@ -57,7 +57,7 @@ async def test_vllm_classify_learns_the_order_of_its_labels_from_its_answers() -
             assert server.asked("/classify")[-1]["truncate_prompt_tokens"] == -1
 
 
-async def test_labels_that_vllm_does_not_name_are_asked_for_and_can_be_given() -> None:
+async def test_unnamed_vllm_labels_are_requested_and_can_be_configured() -> None:
     server = Vllm(names=("contradiction", "neutral", "entailment"), tells_labels=False)
     with pytest.raises(JudgeUnavailableError, match=r"order of 3 labels .* \?labels="):
         async with opened(server, options=TEMPLATE):
@@ -67,20 +67,20 @@ async def test_labels_that_vllm_does_not_name_are_asked_for_and_can_be_given() -
         assert rounded(await scorer.score(PAIRS)) == THREE_WAY
 
 
-async def test_labels_given_in_the_wrong_order_are_noticed() -> None:
+async def test_labels_in_the_wrong_order_are_detected() -> None:
     given = {**TEMPLATE, "labels": "entailment,neutral,contradiction"}
     async with opened(Vllm(names=("contradiction", "neutral", "entailment")), options=given) as scorer:
-        with pytest.raises(JudgeError, match="in another order than entailment, neutral, contradiction"):
+        with pytest.raises(JudgeError, match="in a different order from entailment, neutral, contradiction"):
             await scorer.score(PAIRS)
 
 
-async def test_vllm_classify_without_a_template_says_what_it_needs() -> None:
+async def test_vllm_classify_without_a_template_is_an_error() -> None:
     with pytest.raises(JudgeUnavailableError, match=r"\?template=\{evidence\}\[SEP\]\{claim\}"):
         async with opened(Vllm()):
             pass
 
 
-async def test_the_words_of_a_template_in_a_text_stay_as_they_are() -> None:
+async def test_template_placeholders_in_a_text_are_kept() -> None:
     server = Vllm()
     async with opened(server, options=TEMPLATE) as scorer:
         await scorer.score([("the {claim} form", "a {evidence} form")])
@@ -88,7 +88,7 @@ async def test_the_words_of_a_template_in_a_text_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("logits", "high"), [(False, 0.9), (True, 0.9975)])
-async def test_vllm_score_is_read_with_or_without_its_sigmoid(logits: bool, high: float) -> None:
+async def test_vllm_score_is_read_with_or_without_a_sigmoid(logits: bool, high: float) -> None:
     server = Vllm(names=("LABEL_0",), logits=logits, max_model_len=8192)
     async with opened(server, "http://judge/v1") as scorer:
         found = rounded(await scorer.score(PAIRS))
@@ -99,13 +99,13 @@ async def test_vllm_score_is_read_with_or_without_its_sigmoid(logits: bool, high
         assert server.asked("/score")[-1]["text_2"] == [SAID, DENIED, OTHER]
 
 
-async def test_an_embedding_model_is_no_judge() -> None:
+async def test_embedding_model_is_rejected_as_a_judge() -> None:
     with pytest.raises(JudgeUnavailableError, match="is not a classifier"):
         async with opened(Vllm(names=())):
             pass
 
 
-async def test_vllms_model_can_be_named() -> None:
+async def test_vllm_model_can_be_named() -> None:
     async with opened(Vllm(names=("LABEL_0",)), "vllm+http://judge/score", options={"model": "org/nli"}) as scorer:
         assert scorer.name == "http:org/nli"
     with pytest.raises(JudgeUnavailableError, match=r"has \['org/nli'\], not 'other'"):
@@ -116,7 +116,7 @@ async def test_vllms_model_can_be_named() -> None:
 # Limits
 
 
-async def test_more_pairs_than_a_server_takes_go_in_several_requests_and_come_back_in_order() -> None:
+async def test_large_batches_are_split_and_answers_keep_their_order() -> None:
     server = Tei(max_client_batch_size=4)
     async with opened(server) as scorer:
         found = await scorer.score(PAIRS * 5)
@@ -125,7 +125,7 @@ async def test_more_pairs_than_a_server_takes_go_in_several_requests_and_come_ba
         assert await scorer.score([]) == []
 
 
-async def test_no_more_requests_are_under_way_than_allowed() -> None:
+async def test_concurrent_requests_are_limited() -> None:
     class Slow(Tei):
         running = most = 0
 
@@ -143,7 +143,7 @@ async def test_no_more_requests_are_under_way_than_allowed() -> None:
     assert server.most == 3
 
 
-async def test_the_key_is_sent_and_told_to_nobody() -> None:
+async def test_key_is_sent_and_never_shown() -> None:
     async with opened(Tei(key="s3cret"), api_key="s3cret") as scorer:
         assert len(await scorer.score(PAIRS)) == 3
     with pytest.raises(JudgeUnavailableError, match="API key rejected") as refused:
@@ -152,7 +152,7 @@ async def test_the_key_is_sent_and_told_to_nobody() -> None:
     assert "wr0ng" not in str(refused.value)
 
 
-async def test_tokens_are_counted_by_the_tokenizer_given(tmp_path: Path) -> None:
+async def test_tokens_are_counted_by_the_given_tokenizer(tmp_path: Path) -> None:
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "[PAD]": 1, "a": 2}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.enable_padding(length=16)
@@ -176,12 +176,12 @@ async def test_tokens_are_counted_by_the_tokenizer_given(tmp_path: Path) -> None
         ("", 0),
     ],
 )
-async def test_without_a_tokenizer_the_estimate_is_no_lower_than_berts_count(text: str, word_pieces: int) -> None:
+async def test_token_estimate_is_no_lower_than_the_count_of_bert(text: str, word_pieces: int) -> None:
     async with opened(Tei()) as scorer:
         assert word_pieces <= scorer.count_tokens(text) <= word_pieces + 2
 
 
-async def test_a_pair_that_the_server_will_cut_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_pair_that_the_server_truncates_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with opened(Tei(max_input_length=32)) as scorer:
         with caplog.at_level(logging.WARNING):
             await scorer.score([(EVIDENCE * 10, SAID), (EVIDENCE, SAID)])
@@ -189,11 +189,11 @@ async def test_a_pair_that_the_server_will_cut_is_counted_and_logged(caplog: pyt
     assert "1 of 2 pairs may exceed the 28 tokens" in caplog.text
 
 
-# Trouble
+# Failures
 
 
 class Scripted(Tei):
-    """A judge that answers ``/predict`` with a response given, or raises an error given, as often as there are some."""
+    """A judge that answers ``/predict`` with the given responses or errors, in order."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ async def score_with(*answers: httpx.Response | Exception) -> list[Probabilities
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No request is sent again after a pause."""
+    """No request is retried after a pause."""
     monkeypatch.setattr(client, "_FIRST_BACKOFF_S", math.inf)
 
 
@@ -244,7 +244,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.usefixtures("impatient")
-async def test_trouble_is_told_in_the_judges_terms(
+async def test_errors_are_judge_errors(
     answer: httpx.Response | Exception, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as raised:
@@ -253,7 +253,7 @@ async def test_trouble_is_told_in_the_judges_terms(
 
 
 @pytest.mark.parametrize("value", [None, "1", True, float("nan")])
-async def test_what_is_no_number_is_no_score(value: Any) -> None:
+async def test_non_numeric_score_is_rejected(value: Any) -> None:
     row = [{"label": name, "score": 0.0} for name in ("contradiction", "entailment")]
     body = httpx.Response(200, text=str([[*row, {"label": "neutral", "score": value}]] * 3).replace("'", '"'))
     with pytest.raises(JudgeError):
@@ -261,7 +261,7 @@ async def test_what_is_no_number_is_no_score(value: Any) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_connection_that_breaks_once_is_tried_again_at_once() -> None:
+async def test_broken_connection_is_retried_once_at_once() -> None:
     for broken in (httpx.ReadError("reset"), httpx.WriteError("reset"), httpx.RemoteProtocolError("gone")):
         assert rounded(await score_with(broken)) == THREE_WAY
         with pytest.raises(JudgeUnreachableError, match="lost the connection twice"):
@@ -271,12 +271,12 @@ async def test_a_connection_that_breaks_once_is_tried_again_at_once() -> None:
 PASSING = (httpx.Response(500), httpx.Response(503), httpx.ConnectError("refused"), *[httpx.ReadError("reset")] * 2)
 
 
-async def test_trouble_that_passes_in_time_is_nobodys_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_temporary_errors_are_retried_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_FIRST_BACKOFF_S", 0.0)
     assert rounded(await score_with(*PASSING)) == THREE_WAY
 
 
-async def test_a_judge_that_stays_away_makes_nobody_wait_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_judge_delays_only_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     class Away(Tei):
         left: float = math.inf
 
@@ -300,7 +300,7 @@ async def test_a_judge_that_stays_away_makes_nobody_wait_twice(monkeypatch: pyte
             assert rounded(await scorer.score(PAIRS)) == THREE_WAY, "it is back, so it may be waited for again"
 
 
-async def test_the_requests_at_a_time_can_be_said() -> None:
+async def test_number_of_concurrent_requests_can_be_configured() -> None:
     assert HttpScorer("http://judge", options={"concurrency": "32"}).concurrency == 32
 
 
@@ -313,7 +313,7 @@ async def test_the_requests_at_a_time_can_be_said() -> None:
         ([{"label": "entailment", "probs": [1.0, 0.0, 0.0]}], "not a number"),
     ],
 )
-async def test_an_odd_answer_of_vllm_is_refused(rows: list[dict[str, Any]], message: str) -> None:
+async def test_malformed_vllm_answer_is_rejected(rows: list[dict[str, Any]], message: str) -> None:
     class Odd(Vllm):
         async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
             if path == "/classify" and len(body["input"]) == 1 and "[SEP]" in body["input"][0]:
@@ -325,7 +325,7 @@ async def test_an_odd_answer_of_vllm_is_refused(rows: list[dict[str, Any]], mess
             await scorer.score(PAIRS[:1])
 
 
-async def test_a_score_out_of_range_is_refused() -> None:
+async def test_score_out_of_range_is_rejected() -> None:
     class Odd(Vllm):
         async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
             if path == "/score" and len(body["text_1"]) == 1:
@@ -354,7 +354,7 @@ async def test_a_score_out_of_range_is_refused() -> None:
         ({"protocol": "groundlane-judge/1", "model": "m"}, "has no max_tokens"),
     ],
 )
-async def test_a_server_of_no_use_is_refused_at_the_start(info: Any, message: str) -> None:
+async def test_unusable_server_is_rejected_at_startup(info: Any, message: str) -> None:
     class Odd(Tei):
         async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
             return httpx.Response(200, json=info)
@@ -364,13 +364,13 @@ async def test_a_server_of_no_use_is_refused_at_the_start(info: Any, message: st
             pass
 
 
-async def test_a_kind_that_is_said_is_not_guessed_at() -> None:
+async def test_configured_protocol_is_not_detected() -> None:
     with pytest.raises(JudgeUnavailableError, match="/info: the server returned 404"):
         async with opened(Vllm(), "tei+http://judge"):
             pass
 
 
-async def test_a_server_that_is_not_there_yet_can_be_asked_again() -> None:
+async def test_server_unavailable_at_startup_can_be_asked_again() -> None:
     class Later(Tei):
         ready = False
 
@@ -396,7 +396,7 @@ async def test_a_server_that_is_not_there_yet_can_be_asked_again() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-async def test_trouble_that_may_pass_is_told_as_such_at_the_start(status: int) -> None:
+async def test_temporary_errors_at_startup_are_reported_as_such(status: int) -> None:
     class Busy(Tei):
         async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
             return httpx.Response(status)
@@ -406,14 +406,14 @@ async def test_trouble_that_may_pass_is_told_as_such_at_the_start(status: int) -
             pass
 
 
-async def test_what_was_never_started_can_be_closed() -> None:
+async def test_unstarted_scorer_can_be_closed() -> None:
     scorer = HttpScorer("http://judge:8080")
     await scorer.aclose()
     with pytest.raises(JudgeUnavailableError, match="closed"):
         await scorer.start()
 
 
-async def test_over_a_real_connection_an_idle_one_that_the_server_closed_is_replaced() -> None:
+async def test_idle_connection_closed_by_the_server_is_replaced() -> None:
     requests: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -421,7 +421,7 @@ async def test_over_a_real_connection_an_idle_one_that_the_server_closed_is_repl
         requests.append(head.splitlines()[0])
         length = int(next((line[16:] for line in head.splitlines() if line.lower().startswith("content-length: ")), 0))
         await reader.readexactly(length)
-        if len(requests) != 2:  # the second one is cut off without a word
+        if len(requests) != 2:  # the second connection closes without an answer
             path = head.split()[1]
             answer = await Tei().answer(
                 head.split()[0], path, {"inputs": [list(PAIRS[0])], "raw_scores": True, "truncate": True}
@@ -461,13 +461,13 @@ async def test_over_a_real_connection_an_idle_one_that_the_server_closed_is_repl
         ("http://judge", {"concurrency": "0"}, "concurrency: expected an integer from 1"),
     ],
 )
-def test_a_url_or_option_of_no_use_is_refused(url: str, options: dict[str, str], message: str) -> None:
+def test_invalid_url_or_option_is_rejected(url: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message) as raised:
         HttpScorer(url, options=options)
     assert "pass@" not in str(raised.value)
 
 
-async def test_the_most_tokens_can_be_said_where_the_server_does_not() -> None:
+async def test_token_limit_can_be_configured() -> None:
     server = Vllm(names=("LABEL_0",), max_model_len=None)
     async with opened(server, options={"max_tokens": "300"}) as scorer:
         assert scorer.max_tokens == 296

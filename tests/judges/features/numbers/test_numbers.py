@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from judges.features.numbers import BoundKind, QuantityKind, Relation, compare, quantities
 
 PIECES = "12 1,000 3. may % $ € k B th and to - 十 年 点 hundred two a.m. : 1.1 @ § per year 2018 /19 square m"
-"""What quantities are made of, to be put in any order."""
+"""The parts of quantities, for any combination."""
 
 
 def relation(claim: str, evidence: str) -> Relation:
@@ -125,7 +125,7 @@ def relation(claim: str, evidence: str) -> Relation:
         ("1982's best film", "the best film of 1982"),
     ],
 )
-def test_one_quantity_in_two_forms(one: str, other: str) -> None:
+def test_one_quantity_in_two_notations_agrees(one: str, other: str) -> None:
     assert relation(one, other) is Relation.AGREE
     assert relation(other, one) is Relation.AGREE
 
@@ -211,7 +211,7 @@ def test_another_value_for_the_same_thing_differs(claim: str, evidence: str) -> 
         ("it is now 37 million euros", "rose by 9 million euros"),
     ],
 )
-def test_what_cannot_be_compared_is_absent(claim: str, evidence: str) -> None:
+def test_incomparable_quantities_are_absent(claim: str, evidence: str) -> None:
     assert relation(claim, evidence) is Relation.ABSENT
 
 
@@ -246,11 +246,11 @@ def test_what_cannot_be_compared_is_absent(claim: str, evidence: str) -> None:
         ("under $100", "about $90"),
     ],
 )
-def test_what_the_words_allow_agrees(claim: str, evidence: str) -> None:
+def test_approximations_agree(claim: str, evidence: str) -> None:
     assert relation(claim, evidence) is Relation.AGREE
 
 
-def test_a_range_holds_its_bounds() -> None:
+def test_range_includes_its_bounds() -> None:
     low, high = quantities("between 70 and 80 decibels")
     assert (low.bound, high.bound) == (BoundKind.AT_LEAST, BoundKind.AT_MOST)
     assert low.unit == high.unit == "decibel"
@@ -258,7 +258,7 @@ def test_a_range_holds_its_bounds() -> None:
     assert len([finding for finding in inside.findings if finding.relation is Relation.AGREE]) == 2
 
 
-def test_kinds_are_told_apart() -> None:
+def test_kinds_are_distinguished() -> None:
     text = (
         "On Monday, 3 May 2021, at 10:15 it paid 5 % or 20 euros for the 2nd of 30 kg, see Art. 7 at https://x.org/a."
     )
@@ -279,7 +279,7 @@ def test_articles_and_modals_are_not_numbers() -> None:
     assert quantities("One may march on; it is a fact, or so an expert said.") == []
 
 
-def test_a_year_is_a_date_unless_it_counts_something() -> None:
+def test_year_is_a_date_unless_it_counts_something() -> None:
     (year,) = quantities("The bridge was built in 1931.")
     assert year.date == (1931, None, None)
     (season,) = quantities("It ran through the season 2018/19.")
@@ -303,12 +303,12 @@ def test_a_year_is_a_date_unless_it_counts_something() -> None:
         ("on 3/4 we met", [3, 4]),
     ],
 )
-def test_what_stands_beside_a_number_is_no_part_of_it(text: str, values: list[int]) -> None:
+def test_text_beside_a_number_is_no_part_of_it(text: str, values: list[int]) -> None:
     assert [int(found.values[0]) for found in quantities(text) if found.values] == values
 
 
 def spelled(number: int, joined: str) -> str:
-    """``number`` in English words; ``joined`` stands between the hundreds and the rest."""
+    """``number`` in English words; ``joined`` is the word between the hundreds and the rest."""
     below_twenty = [
         *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
         *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
@@ -328,13 +328,13 @@ def spelled(number: int, joined: str) -> str:
 
 
 @given(st.integers(2, 10**12), st.sampled_from([" ", " and "]))
-def test_any_number_in_words_is_the_one_in_figures(number: int, joined: str) -> None:
+def test_number_words_equal_digits(number: int, joined: str) -> None:
     (found,) = quantities(f"It sold {spelled(number, joined)} tickets.")
     assert found.values == (number,)
     assert relation(f"{spelled(number, joined)} tickets", f"{number:,} tickets") is Relation.AGREE
 
 
-def test_a_number_is_whole() -> None:
+def test_number_is_read_whole() -> None:
     assert relation("50 million euros", "1500 million euros and 250 million euros") is Relation.DIFFER
 
 
@@ -354,13 +354,13 @@ def _styles(value: int) -> list[str]:
 
 
 @given(st.integers(1, 10**12), st.data())
-def test_any_number_agrees_with_itself_however_written(value: int, data: st.DataObject) -> None:
+def test_any_number_agrees_with_itself_in_any_notation(value: int, data: st.DataObject) -> None:
     one, other = data.draw(st.sampled_from(_styles(value))), data.draw(st.sampled_from(_styles(value)))
     assert relation(f"It weighs {one} kg.", f"Its weight is {other} kg.") is Relation.AGREE
 
 
 @given(st.integers(2, 10**9), st.integers(1, 400), st.data())
-def test_any_number_differs_from_another(value: int, step: int, data: st.DataObject) -> None:
+def test_any_two_different_numbers_differ(value: int, step: int, data: st.DataObject) -> None:
     one = data.draw(st.sampled_from(_styles(value)[:3]))
     other = data.draw(st.sampled_from(_styles(value + step)[:3]))
     ambiguous = (value + step) == value * 1000 or len(f"{value:,}") == 5 or len(f"{value + step:,}") == 5
@@ -369,20 +369,20 @@ def test_any_number_differs_from_another(value: int, step: int, data: st.DataObj
 
 
 @given(st.dates(min_value=date(1000, 1, 1)))
-def test_any_date_agrees_with_itself_however_written(day: date) -> None:
+def test_any_date_agrees_with_itself_in_any_notation(day: date) -> None:
     forms = [f"{day:%Y-%m-%d}", f"{day:%d.%m.%Y}", f"{day:%d %B %Y}", f"{day:%B %d, %Y}"]
     for form in forms:
         assert relation(f"Due on {form}.", f"Due on {forms[0]}.") is Relation.AGREE
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_can_be_read(text: str) -> None:
     found = quantities(text)
     assert all(one.last <= other.first for one, other in pairwise(found))
 
 
 @given(st.lists(st.sampled_from(PIECES.split())))
-def test_any_order_of_its_words_is_read(words: list[str]) -> None:
+def test_any_word_order_can_be_read(words: list[str]) -> None:
     text = " ".join(words)
     assert all(finding.relation is Relation.AGREE or not finding.other for finding in compare(text, "").findings)
     quantities("".join(words))

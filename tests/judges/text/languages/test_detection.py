@@ -43,7 +43,7 @@ CASES = json.loads((Path(__file__).parents[2] / "data" / "segmentation.json").re
         ("The deposit should have been paid before March.", "en"),
     ],
 )
-def test_a_plain_sentence_is_told(text: str, language: str) -> None:
+def test_language_of_a_plain_sentence_is_detected(text: str, language: str) -> None:
     assert language in languages_of(text)
 
 
@@ -74,18 +74,18 @@ def test_a_plain_sentence_is_told(text: str, language: str) -> None:
         "",
     ],
 )
-def test_english_with_foreign_names_words_and_letters_is_not_foreign(text: str) -> None:
+def test_english_with_foreign_names_words_and_letters_is_english(text: str) -> None:
     assert not is_foreign(text, ENGLISH)
     assert not is_foreign(text, ENGLISH, "The hotel has forty rooms and it is open all year.")
 
 
-def test_no_english_sentence_of_the_segmentation_cases_is_foreign() -> None:
+def test_every_english_segmentation_case_is_english() -> None:
     texts = [text for case in CASES if int(case["id"][1:]) < 120 for text in case["sentences"]]
     assert len(texts) > 80
     assert [text for text in texts if is_foreign(text, ENGLISH)] == []
 
 
-def test_what_leaves_doubt_is_told_by_what_stands_around_it() -> None:
+def test_ambiguous_sentence_takes_the_language_of_its_surroundings() -> None:
     short = "Die Kaution beträgt 1250 €."
     german = "Der Vertrag verlängert sich nicht von selbst."
     english = "The contract is not renewed by itself."
@@ -97,27 +97,27 @@ def test_what_leaves_doubt_is_told_by_what_stands_around_it() -> None:
     assert is_foreign("El plazo termina el 15 de mayo.", ENGLISH, "", "El plazo de pago termina el 15 de mayo.")
 
 
-def test_a_mixture_is_in_no_one_language() -> None:
+def test_mixture_has_no_single_language() -> None:
     mixed = "The guests should bring their keys, und sie müssen nicht warten."
     assert languages_of(mixed) == frozenset()
     assert not is_foreign(mixed, ENGLISH)
 
 
-def test_a_model_of_other_languages_knows_those() -> None:
+def test_model_of_other_languages_knows_those() -> None:
     assert not is_foreign("Der Antrag muss bis Ende März gestellt werden.", {"de", "fr"})
     assert is_foreign("The application has to be made by the end of March.", {"de", "fr"})
     assert not is_foreign("押金为两个月的租金。", {"zh"})
 
 
-def test_accents_alone_tell_that_it_is_not_english() -> None:
+def test_accents_alone_show_that_it_is_not_english() -> None:
     assert languages_of("Kauce činí dva měsíční nájmy.") == frozenset({"und"})
 
 
 @given(st.text(max_size=200))
-def test_any_text_gets_an_answer(text: str) -> None:
+def test_any_text_has_an_answer(text: str) -> None:
     assert isinstance(languages_of(text), frozenset)
 
 
 @given(st.text(alphabet="0123456789 .,:;-()[]%€$#*", max_size=60))
-def test_what_has_no_letters_is_in_no_language(text: str) -> None:
+def test_text_without_letters_has_no_language(text: str) -> None:
     assert languages_of(text) == frozenset()

@@ -1,4 +1,4 @@
-"""What is measured of a row's wording."""
+"""The wording features of a row."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from judges.training.data.wording_prior import measure_rows, measures
 EVIDENCE = "The old mill stands near Bergen, and its wheel turns slowly."
 
 
-def test_the_measures_of_a_claim() -> None:
-    """Of seven words six stand in the evidence, in runs of four and two: triples 2 of 5, the longest 4 of 7."""
+def test_measures_of_a_claim() -> None:
+    """Six of seven words are in the evidence, in runs of four and two: triples 2 of 5, the longest 4 of 7."""
     found = measures(prepare(EVIDENCE), prepare("The old mill stands, its wheel broke"))
     triples, longest, quantities, names, length, evidence_length = found[len(WORDED) :]
     assert triples == pytest.approx(2 / 5)
@@ -21,7 +21,7 @@ def test_the_measures_of_a_claim() -> None:
     assert measures(prepare(""), prepare("A claim.")) == [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0]
 
 
-def test_rows_are_measured_without_captions_and_alike_each_time() -> None:
+def test_rows_are_measured_without_captions_and_deterministically() -> None:
     rows = tuple(Row(f"The old mill has {number} wheels.", Target(number % 4), "one") for number in range(8))
     captions = Group(EVIDENCE, (Row("A mill.", Target.ENTAILED, "SNLI"),), "SNLI")
     groups = [Group(EVIDENCE, rows, "one"), captions]

@@ -1,4 +1,5 @@
-"""The claims written for training: how they are read, and what they must be to teach what they say."""
+"""The handwritten claims for training: how they are read, and the properties that keep them from teaching something
+else."""
 
 import json
 from collections import Counter
@@ -17,7 +18,7 @@ def write(folder: Path, *lines: object) -> Path:
     return folder
 
 
-def test_claims_are_about_a_passage_of_the_pool_or_bring_their_own(tmp_path: Path) -> None:
+def test_claims_have_a_passage_of_the_pool_or_their_own(tmp_path: Path) -> None:
     pool = [Group(PREMISE, (Row("x", Target.ENTAILED, "BEGIN"),), "BEGIN")]
     folder = write(
         tmp_path,
@@ -41,25 +42,25 @@ def test_claims_are_about_a_passage_of_the_pool_or_bring_their_own(tmp_path: Pat
 
 
 @pytest.mark.parametrize("broken", [{"premise": "The gate is red."}, {"entailed": ["It is open."]}, {}])
-def test_a_line_without_passage_or_claims_is_refused(tmp_path: Path, broken: dict[str, object]) -> None:
+def test_line_without_passage_or_claims_is_refused(tmp_path: Path, broken: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"one\.jsonl, line 1: expected a premise or a digest, and claims"):
         written.load([], write(tmp_path, broken))
 
 
 def passages() -> list[dict[str, list[str]]]:
-    files = written.FOLDER.glob("*.jsonl")
+    files = written.FOLDER.rglob("*.jsonl")
     return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_no_claim_stands_under_two_labels_or_twice() -> None:
+def test_no_claim_has_two_labels_or_occurs_twice() -> None:
     for one in passages():
         claims = [claim for name in ("entailed", "contradicted", "neutral") for claim in one.get(name, [])]
         assert len(set(claims)) == len(claims)
 
 
-def test_neither_length_nor_one_word_tells_true_claims_from_others() -> None:
-    """Else a model learns how they were written: true and other claims are about as long, and no common word is much
-    more frequent among either."""
+def test_neither_length_nor_a_single_word_predicts_the_label() -> None:
+    """Otherwise a model learns how they were written: true and other claims are about equally long, and no common word
+    is much more frequent in either."""
     words: dict[bool, list[list[str]]] = {True: [], False: []}
     for one in passages():
         for name in ("entailed", "contradicted", "neutral"):
@@ -80,11 +81,11 @@ def test_neither_length_nor_one_word_tells_true_claims_from_others() -> None:
 
 
 @pytest.mark.parametrize("file", [written.REPLIES, written.PARAPHRASES], ids=lambda file: file.stem)
-def test_what_is_measured_with_is_never_trained_on(file: Path) -> None:
+def test_evaluation_data_is_never_trained_on(file: Path) -> None:
     rows = written.measured(file)
     trained = {
         claim
-        for one in sorted(written.FOLDER.glob("*.jsonl"))
+        for one in sorted(written.FOLDER.rglob("*.jsonl"))
         for line in one.read_text(encoding="utf-8").splitlines()
         for name in ("entailed", "contradicted", "neutral")
         for claim in json.loads(line).get(name, ())

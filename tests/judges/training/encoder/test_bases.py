@@ -1,4 +1,4 @@
-"""Where base models are found, and how their tokenizers are read."""
+"""How base models are found, and how their tokenizers are read."""
 
 import json
 import zipfile
@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from judges.training.encoder import bases as base
 
 
-def test_a_model_cut_into_packages_is_put_together_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_split_into_packages_is_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tmp_path / "whole.zip"
     with zipfile.ZipFile(whole, "w") as archive:
         archive.writestr("all-mpnet/model.safetensors", "weights")
@@ -33,7 +33,7 @@ def test_a_model_cut_into_packages_is_put_together_once(tmp_path: Path, monkeypa
     assert base._mpnet((), tmp_path / "cache") == folder
 
 
-def test_packages_that_are_lacking_are_named(tmp_path: Path) -> None:
+def test_missing_packages_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no-such-package-of-weights is not installed"):
         base._mpnet(("no-such-package-of-weights",), tmp_path)
     with pytest.raises(FileNotFoundError, match="numpy has no part"):
@@ -41,7 +41,7 @@ def test_packages_that_are_lacking_are_named(tmp_path: Path) -> None:
 
 
 def test_special_tokens_in_a_text_are_text(tmp_path: Path) -> None:
-    """A document may well have <s> in it, or [SEP]; neither is to end anything."""
+    """A document may contain <s> or [SEP]; neither may end anything."""
     vocabulary = {word: place for place, word in enumerate(["[PAD]", "[UNK]", "[SEP]", "<s>", "<", "s", ">", "a"])}
     made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

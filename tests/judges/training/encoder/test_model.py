@@ -14,6 +14,7 @@ from judges.protocols import JudgeError
 from judges.training.data import batching as batches
 from judges.training.data.batching import Encoder, Item, collate
 from judges.training.data.datasets import SHARES, WRITTEN, Group, Row, Target
+from judges.training.data.sampling import Sampler
 from judges.training.encoder.bases import MPNET
 from judges.types import EvidenceWindows
 
@@ -23,6 +24,7 @@ export = pytest.importorskip("judges.training.shipping.onnx_export", reason="onn
 exported = pytest.importorskip("judges.training.encoder.exported_weights")
 evaluate = pytest.importorskip("judges.training.evaluation.encoder_evaluation")
 progress = pytest.importorskip("judges.training.encoder.progress")
+checkpoints = pytest.importorskip("judges.training.encoder.checkpoints")
 ship = pytest.importorskip("judges.training.shipping.ship", reason="scikit-learn is not installed")
 train = pytest.importorskip("judges.training.encoder.training_loop")
 
@@ -89,8 +91,8 @@ def logits(judge: Any, encoder: Encoder, *items: Item, prefix: bool = True) -> A
 
 @RELATIVE
 @pytest.mark.parametrize("prefix", [True, False])
-def test_company_does_not_change_what_a_claim_gets(tokenizer: Path, prefix: bool, relative: bool) -> None:
-    """Neither claims about the same evidence do, nor what else is in the batch."""
+def test_score_of_a_claim_does_not_depend_on_its_batch(tokenizer: Path, prefix: bool, relative: bool) -> None:
+    """Neither other claims about the same evidence nor the rest of the batch changes a score."""
     judge, encoder = tiny(relative=relative), Encoder.of(tokenizer)
     both = logits(judge, encoder, ONE, TWO, prefix=prefix)
     apart = [Item(ONE.windows, (claim,)) for claim in ONE.claims]
@@ -99,8 +101,8 @@ def test_company_does_not_change_what_a_claim_gets(tokenizer: Path, prefix: bool
 
 
 @RELATIVE
-def test_with_a_prefix_the_order_of_windows_is_all_the_same(tokenizer: Path, relative: bool) -> None:
-    """Windows do not see each other, so a set of them has no order; in a plain cross-encoder it has."""
+def test_with_a_prefix_the_order_of_windows_does_not_matter(tokenizer: Path, relative: bool) -> None:
+    """Windows don't see each other, so a set of them has no order; in a plain cross-encoder it does."""
     judge, encoder = tiny(relative=relative), Encoder.of(tokenizer)
     turned = Item(ONE.windows[::-1], ONE.claims)
     assert logits(judge, encoder, ONE) == pytest.approx(logits(judge, encoder, turned), abs=1e-5)
@@ -108,8 +110,8 @@ def test_with_a_prefix_the_order_of_windows_is_all_the_same(tokenizer: Path, rel
     assert plain != pytest.approx(logits(judge, encoder, turned, prefix=False), abs=1e-3)
 
 
-def test_attention_has_the_gradients_that_it_should_have() -> None:
-    """Written out by hand, against differences of what it gives; tokens of one part are keys of another."""
+def test_attention_gradients_are_correct() -> None:
+    """Computed by hand and compared with numeric differences; tokens of one part are keys of another."""
     torch.manual_seed(1)
     kinds = {"dtype": torch.double}
     parts = [
@@ -121,13 +123,14 @@ def test_attention_has_the_gradients_that_it_should_have() -> None:
     assert torch.autograd.gradcheck(lambda qkv: model._Attention.apply(qkv, parts, 2), given)
 
 
-def test_distances_fall_into_the_buckets_of_mpnet() -> None:
-    """As transformers has them for an MPNet: each of the first 8 its own, then wider ones, 128 and more the last."""
+def test_distances_use_the_buckets_of_mpnet() -> None:
+    """As in transformers for an MPNet: each of the first 8 positions has its own bucket, then buckets get wider, and
+    128 and more share the last."""
     apart = torch.tensor([0, -1, -7, -8, -15, -127, -128, -500, 1, 8, 128])
     assert model.bucket(apart).tolist() == [0, 1, 7, 8, 9, 15, 15, 15, 17, 24, 31]
 
 
-def test_frozen_layers_stay_as_they_are(tokenizer: Path, tmp_path: Path) -> None:
+def test_frozen_layers_do_not_change(tokenizer: Path, tmp_path: Path) -> None:
     encoder = Encoder.of(tokenizer)
     judge = tiny()
     before = {name: weights.clone() for name, weights in judge.state_dict().items()}
@@ -143,21 +146,21 @@ def test_frozen_layers_stay_as_they_are(tokenizer: Path, tmp_path: Path) -> None
     assert (judge.layers[0].up.weight != before["layers.0.up.weight"]).any()
 
 
-def test_in_bfloat16_it_says_nearly_the_same(tokenizer: Path) -> None:
+def test_bfloat16_gives_nearly_the_same_scores(tokenizer: Path) -> None:
     judge, encoder = tiny(relative=True), Encoder.of(tokenizer)
     assert logits(judge.halved(), encoder, ONE) == pytest.approx(logits(judge, encoder, ONE), abs=0.5)
 
 
-def test_the_loss_of_two_classes_is_that_of_either(tokenizer: Path) -> None:
-    """-ln of 1/2 entailed; of 1/3 + 1/6 for what is one of the other two."""
+def test_loss_accepts_either_of_two_classes(tokenizer: Path) -> None:
+    """-ln of 1/2 for entailed, and of 1/3 + 1/6 for one of the other two."""
     given = torch.log(torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]))
     targets = torch.tensor([int(Target.ENTAILED), int(Target.OTHER)])
     assert model.loss(given, targets).item() == pytest.approx(np.log(2))
     assert model.loss(given, torch.tensor([1, 2])).item() == pytest.approx((np.log(3) + np.log(6)) / 2)
 
 
-def test_what_a_claims_words_tell_is_added_to_what_the_model_says() -> None:
-    """Odds of 3 to 3 for entailed, doubled by its words: 6 to 3, so the model need not say it itself."""
+def test_wording_prior_is_added_to_the_model_output() -> None:
+    """Odds of 3 to 3 for entailed, doubled by its words: 6 to 3, so the model itself need not predict it."""
     given = torch.log(torch.tensor([[3.0, 2.0, 1.0]]))
     priors = torch.log(torch.tensor([2.0]))
     assert model.loss(given, torch.tensor([0]), priors).item() == pytest.approx(-np.log(6 / 9))
@@ -168,12 +171,12 @@ def test_what_a_claims_words_tell_is_added_to_what_the_model_says() -> None:
     ("claim", "known", "found"),
     [([1, 2, 3, 4, 5], {1, 2}, 2), ([1, 2, 9], {1, 2}, 5), ([1, 2], set(), 0), ([9], {1}, 4)],
 )
-def test_fifths_of_a_claim_that_are_known(claim: list[int], known: set[int], found: int) -> None:
-    """Of token 9, which says nothing, no account is taken."""
+def test_known_fifths_of_a_claim(claim: list[int], known: set[int], found: int) -> None:
+    """Token 9 has no weight and is ignored."""
     assert batches.fifths(claim, known, {9}) == found
 
 
-def test_parts_are_left_out_in_training_alone(tokenizer: Path) -> None:
+def test_dropout_is_active_only_in_training(tokenizer: Path) -> None:
     judge, encoder = tiny(), Encoder.of(tokenizer)
     assert logits(judge.eval(), encoder, ONE) == pytest.approx(logits(judge, encoder, ONE))
     judge.train()
@@ -185,7 +188,7 @@ def test_sentences_are_packed_whole_and_long_ones_cut() -> None:
     assert batches.pack([], 8) == []
 
 
-def test_of_many_windows_those_that_a_claim_is_about_are_kept_in_their_order() -> None:
+def test_relevant_windows_are_kept_in_order() -> None:
     windows = [[1, 2], [3, 4], [5, 6], [7, 8]]
     assert batches.nearest(windows, [[8, 9], [4, 5]], 2) == [[3, 4], [7, 8]]
     assert batches.nearest(windows, [[9]], 4) == windows
@@ -203,12 +206,12 @@ def groups() -> list[Group]:
     return made
 
 
-def test_the_same_seed_gives_the_same_batches_and_none_is_over_its_size(tokenizer: Path) -> None:
+def test_same_seed_gives_the_same_batches_within_their_size(tokenizer: Path) -> None:
     encoder = Encoder.of(tokenizer)
     made = [
         list(
             batches.batches(
-                batches.Sampler(groups(), encoder, seed=seed).epoch(0),
+                Sampler(groups(), encoder, seed=seed).epoch(0),
                 encoder,
                 claims=16,
                 tokens=400,
@@ -226,17 +229,17 @@ def test_the_same_seed_gives_the_same_batches_and_none_is_over_its_size(tokenize
         assert sum(sum(one.windows) + sum(one.claims) for one in batch.groups) == len(batch.ids)
 
 
-def test_a_plain_cross_encoder_has_evidence_as_one_text(tokenizer: Path) -> None:
+def test_plain_cross_encoder_has_evidence_as_one_text(tokenizer: Path) -> None:
     batch = collate([ONE, TWO], Encoder.of(tokenizer)).repeated(6)
     assert batch.groups == tuple(batches.Spans((windows,), (claim,)) for windows, claim in ((6, 4), (6, 6), (6, 5)))
     assert batch.positions[:10].tolist() == [96, 97, 98, 99, 100, 101, 0, 1, 2, 3]
     assert batch.ids[batch.starts].tolist() == [2, 2, 2]
 
 
-def test_written_claims_come_alone_or_beside_made_ones(tokenizer: Path) -> None:
+def test_written_claims_are_sampled_alone_or_with_generated_ones(tokenizer: Path) -> None:
     encoder = Encoder.of(tokenizer)
     written = [Group(one.premise, tuple(replace(row, source=WRITTEN) for row in one.rows), WRITTEN) for one in groups()]
-    items = list(batches.Sampler(written, encoder, seed=1).epoch(0))
+    items = list(Sampler(written, encoder, seed=1).epoch(0))
     rows = {(tuple(encoder.encode([row.claim])[0]), row.target) for one in written for row in one.rows}
     told = [{(tuple(claim), target) for claim, target in item.claims} for item in items]
     assert len(items) == len(written) * SHARES[WRITTEN]
@@ -247,7 +250,7 @@ def test_written_claims_come_alone_or_beside_made_ones(tokenizer: Path) -> None:
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
-def test_training_learns_and_goes_on_where_it_stopped(tokenizer: Path, tmp_path: Path, half: bool) -> None:
+def test_training_learns_and_resumes_where_it_stopped(tokenizer: Path, tmp_path: Path, half: bool) -> None:
     encoder = Encoder.of(tokenizer)
     plan = train.Plan(
         steps=60, warm_up=5, cool_down=10, rate=5e-3, parts=2, claims=16, tokens=400, every=10, shown=20, half=half
@@ -274,9 +277,7 @@ def test_training_learns_and_goes_on_where_it_stopped(tokenizer: Path, tmp_path:
 
 @RELATIVE
 @pytest.mark.parametrize("quantised", [False, True])
-def test_the_exported_graphs_say_what_the_encoder_says(
-    tokenizer: Path, tmp_path: Path, quantised: bool, relative: bool
-) -> None:
+def test_exported_graphs_equal_the_encoder(tokenizer: Path, tmp_path: Path, quantised: bool, relative: bool) -> None:
     judge, encoder = tiny(relative=relative), Encoder.of(tokenizer)
     export.export(judge, tokenizer, tmp_path, quantised=quantised, extra={"languages": ["en"]})
     scorer = open_scorer(f"onnx:{tmp_path}", threads=1)
@@ -298,8 +299,8 @@ def test_the_exported_graphs_say_what_the_encoder_says(
     assert np.array(asyncio.run(scores())) == pytest.approx(expected, abs=0.12 if quantised else 1e-2)
 
 
-def test_a_token_of_large_values_does_not_blur_the_others(tmp_path: Path) -> None:
-    """Quantised with one scale for all rows, those of the small ones would all be 0."""
+def test_outlier_tokens_do_not_blur_the_others(tmp_path: Path) -> None:
+    """Quantised with one scale for all rows, the rows with small values would all be 0."""
     import onnx
     import onnxruntime
 
@@ -319,8 +320,8 @@ def test_a_token_of_large_values_does_not_blur_the_others(tmp_path: Path) -> Non
 
 
 @RELATIVE
-def test_what_was_exported_is_trained_on_from_where_it_stood(tokenizer: Path, tmp_path: Path, relative: bool) -> None:
-    """Read back and exported again, it is the same; only what is never trained comes from the base."""
+def test_exported_model_can_be_trained_further(tokenizer: Path, tmp_path: Path, relative: bool) -> None:
+    """Read and exported again, it is the same; only untrained parts come from the base."""
     judge, other = tiny(relative=relative), tiny(seed=2, relative=relative)
     other.words.load_state_dict(judge.words.state_dict())
     if relative:
@@ -340,7 +341,7 @@ def constants(file: Path) -> dict[str, Any]:
     return {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(file).graph.initializer}
 
 
-def test_graphs_of_another_kind_are_not_trained_on(tokenizer: Path, tmp_path: Path) -> None:
+def test_graphs_of_another_kind_are_not_trained_further(tokenizer: Path, tmp_path: Path) -> None:
     export.export(tiny(), tokenizer, tmp_path, quantised=False, extra={})
     with pytest.raises(ValueError, match="expected INT8 graphs of this size"):
         exported.restore(tmp_path, tiny())
@@ -360,9 +361,7 @@ def test_both_graphs_share_one_copy_of_the_weights(tokenizer: Path, tmp_path: Pa
 
 @RELATIVE
 @pytest.mark.parametrize("quantised", [False, True])
-def test_the_plain_export_is_the_plain_encoder(
-    tokenizer: Path, tmp_path: Path, quantised: bool, relative: bool
-) -> None:
+def test_plain_export_is_the_plain_encoder(tokenizer: Path, tmp_path: Path, quantised: bool, relative: bool) -> None:
     import onnxruntime
 
     judge, encoder = tiny(relative=relative), Encoder.of(tokenizer)
@@ -377,8 +376,8 @@ def test_the_plain_export_is_the_plain_encoder(
     assert found[0] == pytest.approx(logits(judge, encoder, TWO, prefix=False)[0], abs=0.5 if quantised else 1e-2)
 
 
-def test_a_base_model_keeps_its_weights(tmp_path: Path) -> None:
-    """What the layers of a BERT do, ours do: compared with its own file, name by name."""
+def test_base_model_keeps_its_weights(tmp_path: Path) -> None:
+    """Our layers compute the same as BERT's: compared with its own file, name by name."""
     from safetensors.torch import save_file
 
     width, inner = 64, 128
@@ -407,8 +406,8 @@ def test_a_base_model_keeps_its_weights(tmp_path: Path) -> None:
     assert torch.equal(state["layers.0.down.bias"], weights["encoder.layer.0.output.dense.bias"])
 
 
-def test_a_base_with_relative_positions_keeps_its_weights(tmp_path: Path) -> None:
-    """Its first two positions go, and its first and last token become those of a BERT, before padding."""
+def test_base_with_relative_positions_keeps_its_weights(tmp_path: Path) -> None:
+    """Its first two positions are removed, and its first and last token become those of a BERT, before padding."""
     from safetensors.torch import save_file
 
     width, heads = 48, 4
@@ -440,8 +439,8 @@ def test_a_base_with_relative_positions_keeps_its_weights(tmp_path: Path) -> Non
     assert torch.equal(judge.far(), bias[31])
 
 
-def test_scores_beyond_all_bounds_are_an_error_and_no_verdict(tokenizer: Path, tmp_path: Path) -> None:
-    """Attention sums exponentials as they are: they overflow at a score of 88."""
+def test_diverging_scores_are_an_error(tokenizer: Path, tmp_path: Path) -> None:
+    """Attention sums exponentials without normalisation: they overflow at a score of 88."""
     judge = tiny()
     with torch.no_grad():
         judge.layers[0].qkv.weight.mul_(1000)
@@ -457,35 +456,11 @@ def test_scores_beyond_all_bounds_are_an_error_and_no_verdict(tokenizer: Path, t
     asyncio.run(score())
 
 
-def test_the_mean_of_runs_is_one_that_ships_and_is_not_gone_on_with(tokenizer: Path, tmp_path: Path) -> None:
-    encoder = Encoder.of(tokenizer)
-    plan = train.Plan(steps=2, warm_up=1, cool_down=0, rate=1e-3, claims=32, tokens=800, half=False)
-    for seed, name in ((1, "one"), (2, "two")):
-        train.train(tiny(seed), groups(), encoder, plan, tmp_path / name)
-    train.mean([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
-    one, two, both = (torch.load(tmp_path / name / "last.pt", weights_only=True) for name in ("one", "two", "both"))
-    for name, weights in both["model"].items():
-        assert torch.allclose(weights, (one["model"][name] + two["model"][name]) / 2)
-    assert both["step"] == 2
-    with pytest.raises(ValueError, match="no run to go on with"):
-        train.train(tiny(), groups(), encoder, plan, tmp_path / "both")
-
-
-def test_runs_of_different_models_have_no_mean(tmp_path: Path) -> None:
-    for width, name in ((32, "one"), (64, "two")):
-        judge = model.Judge(vocabulary=64, width=width, layers=1, heads=2, inner=64)
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "plan.json").write_text("{}", encoding="utf-8")
-        torch.save({"model": judge.state_dict(), "step": 1}, tmp_path / name / "last.pt")
-    with pytest.raises(ValueError, match="different models"):
-        train.mean([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
-
-
-def test_a_run_says_what_it_set_out_from(tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_records_its_starting_point(tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder.of(tokenizer)
     plan = train.Plan(base=MPNET, steps=1, warm_up=1, cool_down=0, rate=1e-3, tokens=200, half=False)
     train.train(tiny(relative=True), groups(), encoder, plan, tmp_path)
-    monkeypatch.setattr(ship, "from_base", lambda _folder: tiny(seed=2, relative=True))
+    monkeypatch.setattr(checkpoints, "from_base", lambda _folder: tiny(seed=2, relative=True))
     run = ship.restore(tmp_path, tokenizer.parent)
     assert run.step == 1
     assert run.title.startswith("all-mpnet-base-v2")
@@ -494,7 +469,7 @@ def test_a_run_says_what_it_set_out_from(tokenizer: Path, tmp_path: Path, monkey
     assert torch.equal(run.judge.pool.weight, weights)
 
 
-def test_a_curve_has_a_line_for_each_look(tokenizer: Path, tmp_path: Path) -> None:
+def test_curve_has_a_line_per_evaluation(tokenizer: Path, tmp_path: Path) -> None:
     encoder = Encoder.of(tokenizer)
     kept = [Group(one.premise, tuple(replace(row, source=WRITTEN) for row in one.rows), WRITTEN) for one in groups()]
     dev = [
@@ -509,7 +484,7 @@ def test_a_curve_has_a_line_for_each_look(tokenizer: Path, tmp_path: Path) -> No
     assert len({line.count("|") for line in lines}) == 1
 
 
-def test_claims_about_the_same_evidence_are_judged_as_each_by_itself(tokenizer: Path) -> None:
+def test_claims_about_the_same_evidence_are_judged_independently(tokenizer: Path) -> None:
     judge, encoder = tiny(), Encoder.of(tokenizer)
     rows = [{"documents": ["The gate is green.", "The old lock opens."], "hypothesis": text} for text in WORDS[:10]]
     rows += [{"premise": "The pilot waits at six.", "hypothesis": "the pilot waits ."}]

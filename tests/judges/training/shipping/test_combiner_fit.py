@@ -1,22 +1,46 @@
-"""The combiner's fit and the floor, on claims made so that the right answer is known."""
+"""The combiner's fit and the floor, on claims constructed so that the right answer is known."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="needs the extra training")
 
-from judges.features import NAMES, WORDED, Features
-from judges.training.data.datasets import WRITTEN, Target
+from judges.features import NAMES, WORDED, Features, Wording
+from judges.training.data.datasets import WRITTEN, Group, Row, Target
 from judges.training.data.wording_prior import Worded
+from judges.training.evaluation.judge_evaluation import JudgeInputs
 from judges.training.evaluation.lexical_baseline import floor
-from judges.training.shipping.combiner_fit import Sample, best_cut, even_weights, fit
+from judges.training.shipping import combiner_fit
+from judges.training.shipping.combiner_fit import Sample, best_cut, even_weights, fit, sample
 
 SOURCES = ("one", "two", "three", "four", "five", "six")
 EVIDENCE = "The old mill stands near Bergen. Its wheel turns slowly in summer."
 
 
-def test_a_cut_is_where_both_classes_are_told_apart_in_each_source() -> None:
-    """The larger source alone would have it anywhere; the mean over both has it between 0.4 and 0.6."""
+def test_sample_has_claims_of_every_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written claims about a passage are ordered by label, and only some of them are in the sample."""
+    monkeypatch.setattr(
+        combiner_fit, "look", lambda _folder, asked: [JudgeInputs([0.0] * 5, Wording(), Features())] * len(asked)
+    )
+    labels = (Target.ENTAILED, Target.CONTRADICTED, Target.NEUTRAL)
+    groups = [
+        Group(
+            f"{EVIDENCE} It is mill {number}.",
+            tuple(Row(f"Claim {place} of {label.name}.", label, WRITTEN) for label in labels for place in range(4)),
+            WRITTEN,
+        )
+        for number in range(100)
+    ]
+    seen = sample(Path(), groups, most=50)
+    written = seen.targets[seen.sources == WRITTEN]
+    assert len(written) == 6 * 50
+    assert all(60 < (written == label).sum() < 140 for label in labels)
+
+
+def test_threshold_separates_both_classes_in_each_source() -> None:
+    """The larger source alone would accept any value; the mean over both requires it to be between 0.4 and 0.6."""
     rng = np.random.default_rng(3)
     scores = np.concatenate([rng.uniform(0.0, 0.4, 400), rng.uniform(0.6, 1.0, 400)])
     wanted = np.repeat([False, True], 400)
@@ -24,9 +48,9 @@ def test_a_cut_is_where_both_classes_are_told_apart_in_each_source() -> None:
     assert 0.35 < best_cut(scores, wanted, sources) < 0.65
 
 
-def test_written_claims_move_the_cut_a_quarter_of_the_way() -> None:
-    """Five public sets are told apart at 0.3 and lose a little with each step up; the written ones gain with it. As one
-    set of six they would move nothing; as a quarter of all they do."""
+def test_written_claims_move_the_threshold_a_quarter_of_the_way() -> None:
+    """Five public sets are best separated at 0.3 and lose a little with each step up; the handwritten ones gain. As one
+    set of six they would change nothing; as a quarter of the whole they do."""
     rng = np.random.default_rng(4)
     names = [*SOURCES[:5], WRITTEN]
     sources = np.repeat(names, 400)
@@ -40,7 +64,7 @@ def test_written_claims_move_the_cut_a_quarter_of_the_way() -> None:
     assert 0.36 < best_cut(scores, wanted, sources) < 0.62
 
 
-def test_both_classes_weigh_the_same_and_no_source_rules() -> None:
+def test_both_classes_have_the_same_weight_and_no_source_dominates() -> None:
     sources = np.array(["large"] * 100 + ["small"] * 4)
     wanted = np.array(([True] * 3 + [False]) * 26)
     weights = even_weights(sources, wanted)
@@ -50,9 +74,10 @@ def test_both_classes_weigh_the_same_and_no_source_rules() -> None:
     assert plain[sources == "small"].sum() == pytest.approx(2.0)
 
 
-def test_what_tells_is_given_weight_and_the_threshold_stands_where_it_ships() -> None:
-    """The model's own odds tell "entailed", its other odds "contradicted", the pairs of words what wording tells. A
-    claim that the model is even about, of which wording says nothing, comes out near the shipped threshold of 0.7."""
+def test_informative_features_get_weight_and_the_threshold_is_kept() -> None:
+    """The model's own odds predict "entailed", its other odds "contradicted", and the pairs of words what wording
+    predicts. A claim on which the model is undecided and wording is neutral ends up near the shipped threshold of
+    0.7."""
     rng = np.random.default_rng(5)
     count = 1200
     targets = rng.integers(0, 3, count)
@@ -73,8 +98,8 @@ def test_what_tells_is_given_weight_and_the_threshold_stands_where_it_ships() ->
     assert 0.4 < 1 / (1 + np.exp(-weights["entailed"]["bias"])) < 0.9
 
 
-def test_the_floor_tells_what_wording_tells() -> None:
-    """Where the true claims share their wording it tells them; where both do, it guesses."""
+def test_floor_measures_wording_alone() -> None:
+    """If the true claims share their wording, wording predicts them; if both kinds do, it guesses."""
     rng = np.random.default_rng(7)
     entailed = rng.random(2000) < 0.5
     measures = rng.uniform(0.0, 1.0, (2000, 9))

@@ -1,1 +1,1 @@
-"""One module for each client library: how its users attach documents, and where they find the verdict."""
+"""One module for each client library: how its users attach documents, and how they read the verdict."""

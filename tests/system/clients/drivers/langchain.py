@@ -1,4 +1,4 @@
-"""LangChain's ``ChatOpenAI``: as it comes, and with the few lines that let the verdict through."""
+"""LangChain's ``ChatOpenAI``: unchanged, and with the few lines that keep the verdict."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from tests.system.clients.scenario import MODEL, PROMPT, Question, Seen
 
 
 class GroundedChatOpenAI(ChatOpenAI):
-    """Keeps the reply's ``grounding`` in ``response_metadata``, where LangChain drops what it does not know."""
+    """Keeps the reply's ``grounding`` in ``response_metadata``; LangChain drops unknown fields."""
 
     def _create_chat_result(self, response: Any, generation_info: dict[str, Any] | None = None) -> ChatResult:
         result = super()._create_chat_result(response, generation_info)
@@ -33,7 +33,7 @@ class GroundedChatOpenAI(ChatOpenAI):
 
 
 def ask(question: Question) -> Seen:
-    """As it comes: ``extra_body`` carries the documents, the headers of a whole reply the verdict."""
+    """Unchanged: ``extra_body`` carries the documents, the headers of a whole reply the verdict."""
     return _ask(_model(ChatOpenAI, question, include_response_headers=True), question)
 
 

@@ -1,7 +1,4 @@
-"""LiteLLM: ``extra_body`` carries the documents, unknown fields of the reply stay attributes.
-
-Version 1.108 refuses annotations that are no ``url_citation`` (1.110 takes them), so it asks for none.
-"""
+"""LiteLLM: ``extra_body`` carries the documents, unknown fields of the reply stay attributes."""
 
 import asyncio
 from typing import Any
@@ -34,16 +31,13 @@ def ask_async(question: Question) -> Seen:
 
 
 def _arguments(question: Question) -> dict[str, Any]:
-    extension = question.extension
-    if question.documents:
-        extension["grounding"] = {**extension.get("grounding", {}), "include": ["claims", "decisions"]}
     return {
         "model": f"openai/{MODEL}",
         "api_base": question.base_url,
         "api_key": "sk-client",
         "messages": [{"role": "user", "content": PROMPT}],
         "stream": question.stream,
-        "extra_body": extension,
+        "extra_body": question.extension,
     }
 
 

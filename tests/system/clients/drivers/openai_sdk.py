@@ -1,4 +1,4 @@
-"""The official SDK by its helpers; the plain calls stand in ``e2e/test_openai_sdk.py``."""
+"""The official SDK's helpers; plain calls are in ``e2e/sdks/test_openai_sdk.py``."""
 
 import asyncio
 from typing import Any
@@ -77,7 +77,7 @@ def _of_final(completion: Any) -> tuple[str, str]:
 
 
 def _of_events(events: list[Any], text: str | None, finish: str) -> Seen:
-    """The helper's final completion leaves unknown fields out, so the verdict is read from the chunk events."""
+    """The helper's final completion omits unknown fields, so the verdict is read from the chunk events."""
     groundings = [(event.chunk.model_extra or {}).get("grounding", {}) for event in events if event.type == "chunk"]
     joined = "".join(event.delta for event in events if event.type == "content.delta")
     assert text in (None, joined)

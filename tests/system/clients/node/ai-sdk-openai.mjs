@@ -1,18 +1,13 @@
-// The AI SDK's own provider for OpenAI: its fetch adds the fields, and the verdict is read from the raw reply. Its
-// schema knows annotations of web pages only, so it asks for none.
+// The AI SDK's own provider for OpenAI: its fetch adds the fields, and the verdict is read from the raw reply.
 import { readFileSync } from "node:fs";
 import { createOpenAI } from "@ai-sdk/openai";
 import { APICallError, generateText, streamText } from "ai";
 
 const question = JSON.parse(readFileSync(0, "utf8"));
-const { documents, grounding } = question.extension;
-const extension = documents
-  ? { documents, grounding: { ...grounding, include: ["claims", "decisions"] } }
-  : question.extension;
 const openai = createOpenAI({
   baseURL: question.base_url,
   apiKey: "sk-client",
-  fetch: (url, init) => fetch(url, { ...init, body: JSON.stringify({ ...JSON.parse(init.body), ...extension }) }),
+  fetch: (url, init) => fetch(url, { ...init, body: JSON.stringify({ ...JSON.parse(init.body), ...question.extension }) }),
 });
 const request = { model: openai.chat(question.model), prompt: question.prompt };
 

@@ -1,4 +1,4 @@
-"""A guard of Guardrails AI's with the validator."""
+"""A Guardrails AI guard with the validator."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def validate(text: str, documents: Sequence[Any], on_fail: str = "noop", **optio
 
 
 def stream(base_url: str, text: str, documents: Sequence[Any]) -> list[Any]:
-    """Validate what a model streams, with ``fix``."""
+    """Validate a streamed reply, with ``fix``."""
     guard = Guard().use(Grounded(on_fail="fix", base_url=base_url))
 
     def model(*_: Any, **__: Any) -> Any:

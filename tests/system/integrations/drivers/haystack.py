@@ -1,6 +1,7 @@
-"""A pipeline of Haystack's with the checker behind its generator."""
+"""A Haystack pipeline with the checker behind its generator."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from haystack.document_stores.types import DuplicatePolicy
 
 @component
 class Says:
-    """A generator that says what it is told to."""
+    """A generator with scripted replies."""
 
     def __init__(self, replies: list[str], as_messages: bool) -> None:
         self.replies, self.as_messages = replies, as_messages
@@ -27,7 +28,7 @@ class Says:
 
 
 def ask(replies: list[str], texts: Sequence[str], how: str = "run", **options: Any) -> dict[str, Any]:
-    """Run the pipeline; ``how`` is ``run``, ``async``, or ``again`` as it is read back from its YAML."""
+    """Run the pipeline; ``how`` is ``run``, ``async``, or ``again`` to reload it from its YAML."""
     store = InMemoryDocumentStore()
     store.write_documents([Document(content=text, meta={"source": "a.md"}) for text in texts])
     pipeline = Pipeline()
@@ -64,13 +65,40 @@ def ask(replies: list[str], texts: Sequence[str], how: str = "run", **options: A
 
 
 def plain(base_url: str, replies: list[str], texts: Sequence[str], **options: Any) -> dict[str, Any]:
-    """The component by itself, with strings for replies."""
+    """The component alone, with strings as replies."""
     documents = [Document(content=text) for text in texts]
     return dict(GroundednessChecker(base_url=base_url, **options).run(replies=replies, documents=documents))
 
 
+def logged(how: str, **given: Any) -> dict[str, Any]:
+    """The same as ``plain``, with run or run_async, and the logged warnings."""
+    base_url, replies, texts = given.pop("base_url"), given.pop("replies"), given.pop("texts")
+    checker = GroundednessChecker(base_url=base_url, **given)
+    documents = [Document(content=text) for text in texts]
+    told = _Messages()
+    logger = logging.getLogger("groundlane.integrations.haystack")
+    logger.addHandler(told)
+    try:
+        if how == "run_async":
+            found = asyncio.run(checker.run_async(replies=replies, documents=documents))
+        else:
+            found = checker.run(replies=replies, documents=documents)
+    finally:
+        logger.removeHandler(told)
+    return {**found, "logged": told.messages}
+
+
+class _Messages(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
 def bad(**options: Any) -> str:
-    """What is said of a bad argument."""
+    """The error for an invalid argument."""
     try:
         GroundednessChecker(**options)
     except ValueError as error:

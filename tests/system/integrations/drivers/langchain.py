@@ -1,4 +1,4 @@
-"""A chain of LangChain's that ends in the checker, and the chat model that calls the gateway."""
+"""A LangChain chain that ends in the checker, and the chat model that calls the gateway."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ PROMPT = ChatPromptTemplate.from_template("{context}\n\n{input}")
 
 
 def chain(answer: str, texts: Sequence[str], *, as_message: bool, **options: Any) -> Runnable[Any, dict[str, Any]]:
-    """Retrieval, a model that says ``answer`` a letter at a time, the checker."""
+    """Retrieval, a model that streams ``answer`` letter by letter, and the checker."""
     retriever = RunnableLambda(lambda _: [Document(page_content=text, metadata={"source": "a.md"}) for text in texts])
     model: Runnable[Any, Any] = PROMPT | FakeListChatModel(responses=[answer])
     if not as_message:
@@ -29,7 +29,7 @@ def chain(answer: str, texts: Sequence[str], *, as_message: bool, **options: Any
 
 
 def ask(mode: str, **given: Any) -> dict[str, Any]:
-    """``invoke``, ``ainvoke``, ``stream`` or ``astream`` the chain: what came out of it."""
+    """``invoke``, ``ainvoke``, ``stream`` or ``astream`` the chain, and return the result."""
     given.setdefault("as_message", False)
     asked = {"input": "What does it cost?"}
     try:
@@ -81,7 +81,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 def chat(base_url: str, stream: bool, texts: Sequence[str], agent: str) -> dict[str, Any]:
-    """Ask the chat model at the gateway."""
+    """Send a question to the gateway with the chat model."""
     grounded = ChatGroundlane(model="test-model-1", base_url=base_url).with_documents(texts, agent=agent)
     if not stream:
         message = grounded.invoke("What does it cost?")

@@ -1,4 +1,4 @@
-"""The guardrail by itself."""
+"""The guardrail alone."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from groundlane.integrations.litellm import GroundlaneGuardrail
 
 
 def refused(**options: Any) -> str:
-    """What is said of a bad argument."""
+    """The error for an invalid argument."""
     try:
         GroundlaneGuardrail(guardrail_name="grounded", **options)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A query engine of LlamaIndex's with the post-processor, and the evaluator of its responses."""
+"""A LlamaIndex query engine with the post-processor, and the evaluator of its responses."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 
 class Returns(BaseRetriever):
-    """A retriever that returns what it is given."""
+    """A retriever with scripted results."""
 
     def __init__(self, nodes: list[NodeWithScore]) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def retrieve(base_url: str, agent: str, given: Sequence[Mapping[str, Any]], **op
 
 
 class Says(CustomLLM):
-    """A model that says what it is told to, a letter at a time where it streams."""
+    """A model with scripted replies, which it streams letter by letter."""
 
     text: str
 
@@ -74,7 +74,7 @@ class Says(CustomLLM):
 
 
 def checked(text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:
-    """What the reader of an engine gets whose model says ``text``: ``query``, ``aquery``, ``stream``, ``astream``."""
+    """The result of an engine whose model answers ``text``: ``query``, ``aquery``, ``stream``, ``astream``."""
     checker = GroundednessChecker(**options)
     engine = RetrieverQueryEngine.from_args(Returns(nodes(given)), llm=Says(text=text), streaming="stream" in how)
 
@@ -103,7 +103,7 @@ def checked(text: str, given: Sequence[Mapping[str, Any]], how: str, **options: 
 
 
 def evaluate(base_url: str, text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:
-    """Evaluate a response, or a text against contexts."""
+    """Evaluate a response, or text against contexts."""
     evaluator = GroundednessEvaluator(base_url=base_url, **options)
     response = Response(response=text, source_nodes=nodes(given))
     try:

@@ -1,4 +1,4 @@
-"""Runs an example of a page."""
+"""Runs an example from the page."""
 
 import contextlib
 import io

@@ -1,0 +1,1 @@
+"""Admin API access, and the budgets of keys and agents."""

@@ -1,0 +1,1 @@
+"""Human judgements: feedback on decisions and replies, and labels for claims."""

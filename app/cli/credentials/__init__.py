@@ -1,0 +1,1 @@
+"""Commands for gateway keys, secrets and admin tokens."""

@@ -1,0 +1,1 @@
+"""The pages for tokens, sessions and budgets."""

@@ -1,0 +1,57 @@
+"""Trying out a policy's new rules in a shadow copy: its name, the policy that it may replace, and the replacement."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from app.errors import ConflictError, PreconditionError
+from app.policy_admin.policy_document import PolicyDraft, StoredPolicy, complete_rules
+from app.policy_admin.policy_store import PolicyStore
+
+_MOST_COPIES = 20
+_MOST_NAME = 180
+_MOST_POLICIES = 1_000
+
+
+async def create_shadow_copy(store: PolicyStore, draft: PolicyDraft) -> StoredPolicy:
+    """Create a shadow policy from ``draft``, under the first free name. Raises ConflictError if there are too many."""
+    for number in range(1, _MOST_COPIES + 1):
+        name = f"{draft.name[:_MOST_NAME]} (trial{f' {number}' if number > 1 else ''})"
+        try:
+            return await store.create(replace(draft, name=name, mode="shadow", enabled=True))
+        except ConflictError:
+            continue
+    raise ConflictError(f"{draft.name!r} already has {_MOST_COPIES} shadow copies. Delete some of them.")
+
+
+async def replaceable(store: PolicyStore, trial: StoredPolicy) -> Sequence[StoredPolicy]:
+    """The policies that ``trial`` can replace: those of its category and scope that are enforced, if it is in shadow
+    mode. The one of which it is a copy, according to its name, comes first."""
+    if trial.mode != "shadow":
+        return []
+    found = await store.list(category=trial.category, enabled=True, limit=_MOST_POLICIES)
+    same = [each for each in found if each.mode == "enforce" and _scope(each) == _scope(trial)]
+    return sorted(same, key=lambda each: not trial.name.startswith(f"{each.name} (trial"))
+
+
+async def enforce_in_place(
+    store: PolicyStore, trial_id: str, policy_id: str, *, expected: int, expected_policy: int
+) -> StoredPolicy:
+    """Save the rules of a shadow policy as a new version of the policy that it replaces, then delete the shadow policy.
+    One of the two versions of the rules is in force at any time.
+
+    Raises PreconditionError if one of them has changed, ConflictError if it can't be replaced, and NotFoundError.
+    """
+    trial = await store.get(trial_id)
+    if trial.version != expected:
+        raise PreconditionError(f"policy {trial_id!r} is at version {trial.version}, not {expected}")
+    policies = {each.id: each for each in await replaceable(store, trial)}
+    if policy_id not in policies:
+        raise ConflictError(f"{trial.name!r} isn't a shadow policy with the category and scope of an enforced policy")
+    draft = PolicyDraft(**asdict(policies[policy_id].draft()) | {"rules": complete_rules(trial)})
+    saved = await store.replace(policy_id, draft, expected=expected_policy)
+    await store.delete(trial_id, expected=expected)
+    return saved
+
+
+def _scope(policy: StoredPolicy) -> dict[str, list[str]]:
+    return {name: sorted(globs) for name, globs in policy.scope.items() if globs}

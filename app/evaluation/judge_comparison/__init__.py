@@ -1,0 +1,1 @@
+"""Compares judges on labelled cases."""

@@ -1,0 +1,105 @@
+"""Assigns the citations of a reply to its sentences, and converts them to OpenAI annotations."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.protocols.common.stream_events import UpstreamCitation
+from app.reply.judged_sentence import JudgedSentence
+from judges.types import Chunk, Sentence, Span
+from policies.citations.document_names import DocumentNames
+from policies.citations.extraction import find_citations
+from policies.types import Citation
+
+
+def cite_sentence(sentence: Sentence, names: DocumentNames) -> list[Citation]:
+    """Return the citations in a sentence that can be found without the rest of the reply."""
+    alone = replace(sentence, span=Span(0, len(sentence.text)))
+    return [replace(found, sentence_index=sentence.index) for found in find_citations(sentence.text, names, [alone])]
+
+
+def cite_reply(sentences: Sequence[JudgedSentence], text: str, names: DocumentNames) -> None:
+    """Assign the citations of a complete reply, including markers after a full stop, footnotes and lists of sources.
+    ``text`` is the delivered text of ``sentences``.
+    """
+    shown = [(judged, judged.offset) for judged in sentences if judged.offset is not None]
+    ends = [offset for _, offset in shown[1:]] + [len(text)] * bool(shown)
+    spans = [
+        replace(judged.verdict.sentence, span=Span(offset, end))
+        for (judged, offset), end in zip(shown, ends, strict=True)
+    ]
+    starts = [one.span.start for one in spans]
+    cited: dict[int, list[Citation]] = {}
+    for citation in find_citations(text, names, spans):
+        index = citation.sentence_index
+        if index is None and citation.span is not None:  # listed, not cited: its place decides
+            place = bisect_right(starts, citation.span.start) - 1
+            index = spans[place].index if place >= 0 else None
+        if index is not None:
+            cited.setdefault(index, []).append(citation)
+    for judged, _ in shown:
+        judged.citations = cited.get(judged.verdict.sentence.index, [])
+
+
+def cited_by_upstream(
+    cited: Sequence[UpstreamCitation],
+    sentences: Sequence[JudgedSentence],
+    names: DocumentNames,
+    positions: Sequence[int],
+) -> list[Citation]:
+    """Assign the citations that the upstream reports. A citation before the first sentence is ignored. ``positions``
+    contains the position of each document in the request."""
+    found: list[Citation] = []
+    starts, owners = [judged.begin for judged in sentences], _owners(sentences)
+    for citation in cited:
+        index = next((i for name in citation.names if (i := names.get(name)) is not None), None)
+        if citation.document in positions:
+            index = positions.index(citation.document)
+        sentence = None if citation.place is None else owners[bisect_right(starts, citation.place)]
+        if citation.place is None or sentence is not None:
+            found.append(
+                Citation(
+                    marker=citation.marker, document_index=index, sentence_index=sentence, reported=citation.unreadable
+                )
+            )
+    return found
+
+
+def annotations_of(sentences: Sequence[JudgedSentence], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
+    """Build OpenAI's citation objects, one for each pair of a delivered sentence and a document that it cites or that
+    supports it.
+    """
+    annotations = []
+    for sentence in sentences:
+        span = sentence.span
+        if span is None:
+            continue
+        supporting = [source.document_index for source in sentence.supporting]
+        cited = [c.document_index for c in sentence.citations if c.document_index is not None]
+        for index in dict.fromkeys((*supporting, *cited)):
+            annotations.append(_annotation(chunks[index], span))
+    return annotations
+
+
+def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
+    place = {"start_index": span.start, "end_index": span.end}
+    if chunk.url and chunk.url.startswith(("https://", "http://")):  # a client may make a link of it
+        citation = {**place, "url": chunk.url, "title": chunk.title or chunk.source or chunk.id}
+        return {"type": "url_citation", "url_citation": citation}
+    filename = chunk.source or chunk.title or chunk.id
+    return {"type": "file_citation", "file_citation": {**place, "file_id": chunk.id, "filename": filename}}
+
+
+def _owners(sentences: Sequence[JudgedSentence]) -> list[int | None]:
+    """Return the sentence that a marker belongs to, given the number of sentences that begin before it. This is the
+    last of these sentences. If it makes no claim, it is the preceding sentence in the same paragraph.
+    """
+    owners: list[int | None] = [None]
+    above = "\n"
+    for judged in sentences:
+        sentence = judged.verdict.sentence
+        stands_alone = judged.verdict.claims or owners[-1] is None or above.endswith("\n")
+        owners.append(sentence.index if stands_alone else owners[-1])
+        above = sentence.text
+    return owners

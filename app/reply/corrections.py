@@ -1,0 +1,112 @@
+"""Marks corrections in a text. Changed words are marked, and all others stay."""
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+MARK = "[CORRECTED: "
+_STOPS, _CLOSERS = ".!?…。！？", "\"'”’)]"
+_WORD = re.compile(r"\S+")
+_BRACKETS = {"]": "[", "】": "【"}
+_CLOSED = {opened: closed for closed, opened in _BRACKETS.items()}
+_MOST_WORDS = 60
+"""Longer statements aren't compared word by word, because the time needed grows with the square of their length."""
+_MOST_MARKS = 3
+_LEAST_SHARED = 0.5
+"""The share of words that a statement and its correction must have in common. If they share less, the whole statement
+is marked.
+"""
+
+_Segment = tuple[bool, int, int, Sequence[str]]
+"""A segment: whether its words stay, their start and end in the statement, and the words that replace them."""
+
+
+def marked(said: str, correction: str) -> str:
+    """Return ``said`` with the words that ``correction`` changes marked in it. Without the marks, the result reads like
+    the correction. Citations at the end of ``said`` are left out, because they may not support the correction.
+    """
+    said = _without_markers(said)
+    body, end = _split_end(said)
+    body = _without_markers(body)
+    old = list(_WORD.finditer(body))
+    new = _split_end(correction.strip())[0].split()
+    segments = _segments([word[0] for word in old], new) if max(len(old), len(new)) <= _MOST_WORDS else None
+    if segments is None:
+        return f"{MARK}{' '.join(correction.split())}]"
+    text, at = "", 0
+    for stays, first, last, words in segments:
+        start = old[first].start() if first < len(old) else len(body)
+        stop = old[last - 1].end() if last > first else start
+        gap = body[at:start] or (" " if text else "")
+        text += gap + (body[start:stop] if stays else f"{MARK}{' '.join(words)}]")
+        at = stop
+    return text + (body[at:] if old else "") + end
+
+
+def marked_parts(text: str, corrections: Sequence[tuple[str, str]]) -> str | None:
+    """Return ``text`` with a correction marked in each of the given statements, which must be in order. Return None if
+    a statement isn't in ``text``.
+    """
+    made, at = "", 0
+    for said, correction in corrections:
+        start = text.find(said, at) if said else -1
+        if start < 0:
+            return None
+        made += text[at:start] + marked(said, correction)
+        at = start + len(said)
+    return made + text[at:]
+
+
+def _without_markers(text: str) -> str:
+    """Return ``text`` without bracketed text at its beginning and end."""
+    text = text.strip()
+    while text and (opened := _BRACKETS.get(text[-1])) is not None and (start := text.rfind(opened)) >= 0:
+        text = text[:start].rstrip()
+    while text and (closed := _CLOSED.get(text[0])) is not None and (end := text.find(closed)) >= 0:
+        text = text[end + 1 :].lstrip()
+    return text
+
+
+def _split_end(text: str) -> tuple[str, str]:
+    """Split off the punctuation at the end of ``text``. Return the rest and the punctuation."""
+    inner = text.rstrip(_CLOSERS)
+    body = inner.rstrip(_STOPS)
+    return (text, "") if body == inner else (body, text[len(body) :])
+
+
+def _segments(old: Sequence[str], new: Sequence[str]) -> list[_Segment] | None:
+    """Return the segments that stay and the segments that are replaced, in order. Return None if too few words stay or
+    they are too scattered.
+    """
+    segments: list[_Segment] = []
+    stay = 0
+    for kind, first, last, start, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            stay += last - first
+        segments.append((kind == "equal", first, last, new[start:stop]))
+    segments = _shown(segments)
+    if stay < _LEAST_SHARED * max(len(old), len(new)) or not 0 < sum(not each[0] for each in segments) <= _MOST_MARKS:
+        return None
+    return segments
+
+
+def _shown(segments: Sequence[_Segment]) -> list[_Segment]:
+    """Return ``segments`` with visible deletions: the mark for deleted words includes a neighbouring word."""
+    made: list[_Segment] = []
+    taken = 0
+    for place, (stays, first, last, words) in enumerate(segments):
+        first += taken
+        words = words[taken:]
+        taken = 0
+        if not stays and not words and place + 1 < len(segments):
+            last, words, taken = last + 1, segments[place + 1][3][:1], 1
+        elif not stays and not words and made:
+            stayed, before, _, kept = made.pop()
+            if stayed:
+                first, words = first - 1, kept[-1:]
+                made.append((True, before, first, kept[:-1]))
+            else:  # a mark that already has the word between them
+                first, words = before, kept
+        if last > first or words:
+            made.append((stays, first, last, words))
+    return [each for each in made if each[2] > each[1] or each[3]]

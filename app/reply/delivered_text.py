@@ -1,0 +1,278 @@
+"""Builds the delivered text of a choice for each of its fields. Closes the gap where a sentence is left out, and
+inserts corrections.
+"""
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.protocols.common.logprobs import places_of
+from app.protocols.common.stream_events import TextDelta, TextSlice
+from app.reply.corrections import MARK, marked_parts
+from judges.types import Sentence, Span
+
+_LEAD = re.compile(
+    r"(?P<gap>\s*)"
+    r"(?P<marker>(?:>[ \t]?){0,8}(?:(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+(?:\[[ xX]\][ \t]+)?)?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The white space before a sentence, and the list or quotation marker at its beginning."""
+
+    gap: str = ""
+    marker: str = ""
+
+    def then(self, own: "Lead") -> "Lead":
+        """Return the lead of the next sentence if the sentence with this lead is left out. ``own`` is the original lead
+        of the next sentence. The stronger break is kept, and a list item keeps its marker as long as some of its text
+        remains.
+        """
+        marker = own.marker if own.marker or "\n" in own.gap else self.marker
+        if own.gap and own.gap.count("\n") >= self.gap.count("\n"):
+            return Lead(own.gap, marker)
+        indent = own.gap[own.gap.rfind("\n") + 1 :] if "\n" in own.gap else ""
+        return Lead(self.gap[: self.gap.rfind("\n") + 1] + indent if indent else self.gap, marker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingText:
+    """Outgoing text, in slices. ``lead`` is the length of the text at its beginning that does not come from the
+    upstream.
+    """
+
+    text: str
+    slices: Sequence[TextSlice]
+    lead: int = 0
+
+
+def outgoing_text(slices: Sequence[TextSlice]) -> OutgoingText:
+    return OutgoingText(text="".join(piece.text for piece in slices), slices=slices)
+
+
+def without_spans(piece: OutgoingText, sentence: Sentence, spans: Sequence[Span]) -> OutgoingText:
+    """Remove ``spans``, and the tokens in them, from ``piece``, which is the sentence with the white space before it.
+
+    The spans are positions in the reply, in ascending order.
+    """
+    begin = sentence.span.start + len(sentence.text.rstrip()) - len(piece.text)
+    ranges = [(max(0, span.start - begin), max(0, min(span.end - begin, len(piece.text)))) for span in spans]
+    slices: list[TextSlice] = []
+    start = first = 0
+    for part in piece.slices:
+        end = start + len(part.text)
+        first, gone = _overlapping(ranges, first, start, end)
+        slices.append(_cut_out(part, [(max(a, start) - start, min(b, end) - start) for a, b in gone]) if gone else part)
+        start = end
+    kept = tuple(part for part in slices if part.text)
+    lead = piece.lead - sum(min(b, piece.lead) - a for a, b in ranges if a < piece.lead)
+    return OutgoingText(text="".join(part.text for part in kept), slices=kept, lead=lead)
+
+
+def _overlapping(
+    ranges: Sequence[tuple[int, int]], first: int, start: int, end: int
+) -> tuple[int, Sequence[tuple[int, int]]]:
+    """Return the ranges that overlap ``[start, end)``, and the index of the first range that ends after ``start``.
+    ``ranges`` must be sorted. The search starts at index ``first``.
+    """
+    while first < len(ranges) and ranges[first][1] <= start:
+        first += 1
+    last = first
+    while last < len(ranges) and ranges[last][0] < end:
+        last += 1
+    return first, ranges[first:last]
+
+
+def _cut_out(part: TextSlice, gone: Sequence[tuple[int, int]]) -> TextSlice:
+    edges = [0, *(edge for pair in gone for edge in pair), len(part.text)]
+    text = "".join(part.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
+    tokens, at, first = [], 0, 0
+    for token in part.tokens:
+        begin, at = at, at + len(str(token.get("token", "")))
+        first, overlapping = _overlapping(gone, first, begin, at)
+        if not overlapping:
+            tokens.append(token)
+    return TextSlice(frame=part.frame, text=text, tokens=tokens)
+
+
+def lead_of(text: str) -> Lead:
+    found = _LEAD.match(text)
+    if found is None:
+        return Lead()
+    begins_line = "\n" in found["gap"] or not found["gap"]
+    return Lead(found["gap"], found["marker"] if begins_line else "")
+
+
+def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> OutgoingText:
+    """Adjust ``piece`` to follow a sentence that was left out and had the lead ``left_out``. ``opening`` means that no
+    text is left before it.
+    """
+    if left_out is None:
+        return piece
+    own = lead_of(piece.text)
+    lead = left_out.then(own)
+    if opening:
+        lead = Lead("", lead.marker)
+    if lead == own:
+        return piece
+    written = lead.gap + ("" if own.marker else lead.marker)
+    rest = _without(piece.slices, len(own.gap))
+    ours = (TextSlice(frame=piece.slices[0].frame, text=written),) if written else ()
+    beyond = max(0, piece.lead - len(own.gap))
+    return OutgoingText(text=written + piece.text[len(own.gap) :], slices=(*ours, *rest), lead=len(written) + beyond)
+
+
+def correction(texts: Sequence[str]) -> str:
+    """Return the replacement for a sentence that documents contradict."""
+    return f"{MARK}{' '.join(' '.join(texts).split())}]"
+
+
+def corrected(piece: OutgoingText, corrections: Sequence[tuple[str, str]], *, inside: bool) -> tuple[OutgoingText, str]:
+    """Apply ``corrections`` to ``piece``. They are given as pairs of the wrong text and its correction. With
+    ``inside``, they are marked inside the sentence if possible. Otherwise, they replace the sentence. A list item
+    remains a list item, and a table row remains a table row.
+    """
+    lead = lead_of(piece.text)
+    body = piece.text[len(lead.gap) + len(lead.marker) :]
+    is_row = body.startswith("|")
+    parts = [(_without_lead(said), correction) for said, correction in corrections]
+    standing = marked_parts(body, parts) if inside and not is_row else None
+    standing = correction([said for _, said in corrections]) if standing is None else standing
+    text = lead.gap + lead.marker + (f"| {standing} |" if is_row else standing)
+    changed = OutgoingText(text=text, slices=(TextSlice(frame=piece.slices[0].frame, text=text),), lead=len(text))
+    return changed, standing
+
+
+def _without_lead(text: str) -> str:
+    lead = lead_of(text)
+    return text[len(lead.gap) + len(lead.marker) :]
+
+
+class DeliveredText:
+    """The text that the client received, or will receive after the decision on the whole reply. ``length`` is in code
+    points.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._texts: list[str] = []
+        self._left_out: Lead | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    def __str__(self) -> str:
+        return "".join(self._texts)
+
+    def add(self, text: str) -> None:
+        self._texts.append(text)
+        self.length += len(text)
+
+    def follow(self, text: OutgoingText, *, opening: bool) -> OutgoingText:
+        """Add a sentence, and return it adjusted to the preceding text. ``opening`` means that all text before it was
+        left out."""
+        text = closed_up(text, self._left_out or (Lead() if opening else None), opening=opening)
+        self._left_out = None
+        self.add(text.text)
+        return text
+
+    def leave_out(self, text: OutgoingText) -> None:
+        """Record that a sentence was left out at this position."""
+        lead = lead_of(text.text)
+        self._left_out = self._left_out.then(lead) if self._left_out is not None else lead
+
+    def pause(self) -> None:
+        """Record a pause in the text. After it, the next sentence need not be adjusted to sentences that were left
+        out."""
+        self._left_out = None
+
+    def replace(self, text: str) -> str:
+        """Add ``text``, which replaces blocked text, separated from the preceding text."""
+        if self._texts and not self._texts[-1][-1:].isspace():
+            text = f" {text}"
+        self.add(text)
+        return text
+
+    def clear(self) -> None:
+        self._texts.clear()
+        self.length = 0
+
+
+class FieldTexts:
+    """The delivered text of each field, and the field that each sentence belongs to. A field is given by its name, and
+    is None for the text of the reply itself. All fields are judged as one text, in the order in which their text
+    arrives. No sentence spans two fields.
+    """
+
+    def __init__(self) -> None:
+        self.last: str | None = None
+        """The field of the latest text."""
+        self._delivered: dict[str | None, DeliveredText] = {None: DeliveredText()}
+        self._received: Counter[str | None] = Counter()
+        self._length = 0
+        self._starts = [0]
+        self._segments: list[tuple[str | None, int]] = [(None, 0)]
+        """The field of each segment of the judged text, and the position at which the segment begins in that field."""
+
+    def __getitem__(self, field: str | None) -> DeliveredText:
+        return self._delivered[field]
+
+    @property
+    def others(self) -> Mapping[str, str]:
+        """The delivered text of each field other than the text of the reply itself."""
+        return {field: str(text) for field, text in self._delivered.items() if field is not None}
+
+    def receive(self, part: TextDelta) -> None:
+        """Record text that will be judged."""
+        field = part.frame.field
+        if field != self.last:
+            self._begin(field, self._received[field])
+        self._received[field] += len(part.text)
+        self._length += len(part.text)
+
+    def restart(self, position: int) -> None:
+        """Record that the reply is regenerated, and judged again, starting at ``position``."""
+        self._length = self._received[None] = position
+        self._begin(None, position)
+
+    def place_of(self, sentence: Sentence) -> tuple[str | None, int]:
+        """Return the field of a sentence, and the position at which the sentence starts in that field."""
+        start = sentence.span.start
+        index = bisect_right(self._starts, start) - 1
+        field, begin = self._segments[index]
+        return field, begin + start - self._starts[index]
+
+    def clear(self) -> None:
+        """Discard all delivered text."""
+        for text in self._delivered.values():
+            text.clear()
+
+    def _begin(self, field: str | None, place: int) -> None:
+        self.last = field
+        self._delivered.setdefault(field, DeliveredText())
+        self._starts.append(self._length)
+        self._segments.append((field, place))
+
+
+def _without(slices: Sequence[TextSlice], length: int) -> list[TextSlice]:
+    """Return ``slices`` without the first ``length`` code points of their text and the corresponding tokens."""
+    kept: list[TextSlice] = []
+    for piece in slices:
+        cut = min(length, len(piece.text))
+        length -= cut
+        if not cut:
+            kept.append(piece)
+        elif cut < len(piece.text):
+            kept.append(TextSlice(frame=piece.frame, text=piece.text[cut:], tokens=_tokens_beyond(piece, cut)))
+    return kept
+
+
+def _tokens_beyond(piece: TextSlice, cut: int) -> Sequence[Mapping[str, Any]]:
+    places = places_of(piece.tokens, piece.text)
+    if places is None:
+        return list(piece.tokens)
+    return [token for token, (_, end) in zip(piece.tokens, places, strict=True) if end > cut]

@@ -1,0 +1,71 @@
+"""Checks whether a caller may use a run, and whether the run accepts more steps."""
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.auth import GatewayKey
+from app.errors import InvalidRequestError, RunError
+from app.runs import repository
+from app.runs.repository import COMPLETED, RunRow
+from app.runs.steps import RunStep, StepKind
+
+RUN_ID = re.compile(r"run_[0-9a-f]{32}")
+MOST_STEPS = 10_000
+LARGEST_RUN = 4 * 1024 * 1024
+"""The maximum total size of a run's steps, in bytes of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCaller:
+    """The caller of the runs API, with its gateway key and, in ``repeat``, its ``Idempotency-Key``. Repeating a call
+    with the same idempotency key changes nothing."""
+
+    key: GatewayKey | None = None
+    repeat: str | None = None
+
+    @property
+    def prefix(self) -> str | None:
+        return None if self.key is None else self.key.prefix
+
+
+ANYONE = RunCaller()
+
+
+async def find_run(
+    connection: AsyncConnection, run_id: str, caller: RunCaller, *, lock: bool = False, param: str = "run_id"
+) -> RunRow:
+    run = await repository.find(connection, run_id, lock=lock) if RUN_ID.fullmatch(run_id) else None
+    if run is None or run.key_prefix != caller.prefix:
+        raise RunError(
+            f"The run {run_id!r:.100} does not exist.", code="run_not_found", status=HTTPStatus.NOT_FOUND, param=param
+        )
+    return run
+
+
+def check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id") -> None:
+    """Check that ``run`` accepts another step. Raises RunError."""
+    if run.status == COMPLETED:
+        raise RunError(
+            f"The run {run.run_id} is complete.", code="run_completed", status=HTTPStatus.CONFLICT, param=param
+        )
+    if not may_be_full and (run.version >= MOST_STEPS or run.size >= LARGEST_RUN):
+        raise RunError(
+            f"The run {run.run_id} is full: the maximum is {MOST_STEPS} calls or {LARGEST_RUN} bytes.",
+            code="run_full",
+            status=HTTPStatus.BAD_REQUEST,
+            param=param,
+        )
+
+
+async def repeated_step(connection: AsyncConnection, run: RunRow, kind: StepKind, repeat: str | None) -> RunStep | None:
+    found = None if repeat is None else await repository.step_with_key(connection, run.run_id, repeat)
+    if found is not None and found.kind != kind:
+        raise InvalidRequestError(
+            f"Idempotency-Key: {repeat!r:.100} was already used for a different call in this run.",
+            param="Idempotency-Key",
+            status=HTTPStatus.CONFLICT,
+        )
+    return found

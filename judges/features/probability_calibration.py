@@ -1,0 +1,171 @@
+"""Combines a model's probabilities with features into calibrated probabilities. Two logistic regressions, whose weights
+are stored as data, estimate P(entailed) and, for claims that are not entailed, P(contradicted). A third estimates
+P(entailed) from shared wording alone and counts only if it is low, because evidence without the claim's words is
+unlikely to support it, while shared words prove nothing. Exact features (a number that differs, a negation, a sentence
+repeated word for word) then shift the log-odds.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from math import exp, log
+from operator import attrgetter, mul
+from typing import Final
+
+from msgspec import Struct
+
+from judges.features.claim_comparison import ClaimComparison, Features
+from judges.features.parsed_text import Prepared, prepare
+from judges.features.word_overlap import Wording, measure_wording
+from judges.types import Probabilities
+
+WEIGHTS_FILE: Final = "weights.json"
+_FLOOR: Final = 1e-3
+"""Probabilities are kept at least this far from 0 and 1, because a model's certainty is meaningless beyond that."""
+_HEARD: Final = 2.5
+"""The log-odds beyond which a model's certainty would outweigh any exact feature."""
+_TOLD: Final = 0.5
+_EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
+    ("quantity_differs", "A number, date or unit differs"),
+    ("name_differs", "A name differs"),
+    ("roles_swapped", "Two numbers, or the two sides of a comparison or of an order in time, are swapped"),
+    ("polarity_differs", "The source says the opposite"),
+    ("overclaims", "The source's statement is narrower or less certain"),
+    ("verbatim", "The source says so in these words"),
+    ("contained", "The source says so in nearly these words"),
+)
+MOVES: Final[Mapping[str, tuple[float, float]]] = {
+    "verbatim": (4.5, -1.5),
+    "contained": (3.2, -1.0),
+    "covered": (1.2, 0.0),
+    "quantity_differs": (-4.0, 4.0),
+    "polarity_differs": (-3.5, 4.0),
+    "roles_swapped": (-3.5, 4.0),
+    "name_differs": (-3.0, 3.5),
+    "quantity_absent": (-0.4, 0.0),
+    "overclaims": (-2.5, 0.0),
+}
+"""Maps each signal to the amounts that a signal of 1 adds to the log-odds of (entailed, contradicted) against neither.
+Exact signals are rare and have a large weight. On held-out claims, ``quantity_absent`` and ``overclaims`` add little to
+the model's own scores."""
+_moving: Final = attrgetter(*MOVES)
+_explaining: Final = attrgetter(*(name for name, _ in _EXPLANATIONS))
+NAMES: Final = (
+    "model_entailed",
+    "model_contradicted",
+    "best_entailed",
+    "best_contradicted",
+    "overlap",
+)
+"""The components of a feature vector, in order."""
+WORDED: Final = ("content", "sentence", "pairs")
+"""The components of a wording vector, in order."""
+_FEATURES: Final[Mapping[str, tuple[str, ...]]] = {"entailed": NAMES, "worded": WORDED, "contradicted": NAMES}
+"""The components that each regression uses."""
+
+
+class Combined(Struct, frozen=True):
+    """The probabilities of a pair, and a sentence about the strongest feature (None if there is no feature)."""
+
+    probabilities: Probabilities
+    explanation: str | None
+
+
+class Regression(Struct, frozen=True):
+    """The log-odds of one class against the rest: a bias, and a weight for each component of a vector."""
+
+    bias: float
+    weights: tuple[float, ...]
+
+    def log_odds(self, vector: Sequence[float]) -> float:
+        weighed: float = sum(map(mul, self.weights, vector))
+        return self.bias + weighed
+
+
+@cache
+def regressions() -> Mapping[str, Regression]:
+    """Load the package's regressions: ``entailed``, ``worded`` and ``contradicted``. Raises ValueError if they were
+    fitted with different features."""
+    data = json.loads(resources.files("judges.features").joinpath(WEIGHTS_FILE).read_text(encoding="utf-8"))
+    if any(tuple(data[name]["weights"]) != names for name, names in _FEATURES.items()):
+        raise ValueError(f"{WEIGHTS_FILE} was fitted with different features; fit it again")
+    return {name: Regression(data[name]["bias"], tuple(data[name]["weights"].values())) for name in _FEATURES}
+
+
+def combine(
+    evidence: Prepared | str,
+    claim: ClaimComparison | Prepared | str,
+    model: Probabilities,
+    best: tuple[float, float] | None = None,
+) -> Combined:
+    """Correct a model's probabilities for a pair by the features of its texts.
+
+    Never raises. The time is proportional to the number of sentences in the evidence.
+
+    Args:
+        evidence: one window or several together, parsed by ``prepare`` or as text.
+        claim: a sentence with its context, parsed or as text; or its ``ClaimComparison``, if it is compared with
+            several windows.
+        model: the model's probabilities for the pair.
+        best: the highest P(entailed) and P(contradicted) of any single window, if ``model`` covers several.
+    """
+    evidence = evidence if isinstance(evidence, Prepared) else prepare(evidence)
+    claim = prepare(claim) if isinstance(claim, str) else claim
+    held = claim if isinstance(claim, ClaimComparison) else ClaimComparison(claim)
+    features = held.features(evidence)
+    probabilities = weigh(vector(model, features, best), measure_wording(evidence, held.claim), features)
+    return Combined(probabilities, explain(features))
+
+
+def vector(model: Probabilities, features: Features, best: tuple[float, float] | None = None) -> list[float]:
+    """Build the input for the regressions, in the order of ``NAMES``."""
+    return [
+        bounded_log_odds(model.entailed),
+        bounded_log_odds(model.contradicted),
+        *(best or (model.entailed, model.contradicted)),
+        features.overlap,
+    ]
+
+
+def weigh(found: Sequence[float], wording: Wording, features: Features) -> Probabilities:
+    """Compute probabilities with the regressions, then shift them by the exact features."""
+    by = regressions()
+    lacking = min(0.0, by["worded"].log_odds((wording.content, wording.sentence, wording.pairs)))
+    return spread(by["entailed"].log_odds(found) + lacking, by["contradicted"].log_odds(found), features)
+
+
+def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:
+    """Compute probabilities from the log-odds of "entailed" and of "contradicted if not entailed", shifted by
+    features."""
+    for_it = against = 0.0
+    for value, (to_entailed, to_contradicted) in zip(_moving(features), MOVES.values(), strict=True):
+        if value:
+            for_it += to_entailed * value
+            against += to_contradicted * value
+    if for_it < 0.0:
+        entailed = min(entailed, _HEARD)
+    if against > 0.0:
+        contradicted = max(contradicted, -_HEARD)
+    supported = _logistic(entailed + for_it)
+    opposed = (1.0 - supported) * _logistic(contradicted + against)
+    return Probabilities(supported, max(0.0, 1.0 - supported - opposed), opposed)
+
+
+def _logistic(log_odds: float) -> float:
+    return 1.0 / (1.0 + exp(-log_odds))
+
+
+def bounded_log_odds(share: float) -> float:
+    """Return the log-odds of a probability, which is first clipped slightly away from 0 and 1."""
+    share = min(max(share, _FLOOR), 1.0 - _FLOOR)
+    return log(share / (1.0 - share))
+
+
+def explain(features: Features) -> str | None:
+    """Return a sentence that describes the strongest feature, differences first, or None if no feature is present."""
+    for value, (name, text) in zip(_explaining(features), _EXPLANATIONS, strict=True):
+        if value >= _TOLD:
+            told = features.detail if name in ("quantity_differs", "name_differs") else None
+            return f"{text}: {told}." if told else f"{text}."
+    return None

@@ -1,0 +1,211 @@
+"""Determines the standing of every character in a sentence: judged, harmless, or unjudged with a kind. The default is
+unjudged. A character is judged if it is part of a claim with a verdict, or if a document contains the text literally.
+It is harmless if it is visible text or markup that is not part of any claim.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from judges.claims.json_reply import JsonReply
+from judges.claims.known_text import KnownText
+from judges.text.fragments import Fragment, FragmentKind, Resolves
+from judges.text.markdown import code_fragments, fragments
+from judges.types import ClaimVerdict, Part, Sentence, Span, Standing
+
+CODE = "code"
+JSON = "json"
+SYMBOL = "symbol"
+
+_WORDLESS = re.compile(r"(?P<address>(?:[a-zA-Z][a-zA-Z0-9+.-]{1,30}://|www\.|mailto:)\S+)|(?P<symbol>[^\x00-\x7f])")
+_AFTER_ADDRESS = ".,;:!?)]}>\"'*_"
+_DECORATION = frozenset("😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎👉👇🚀💬🤝▪▫●○■□◆◇▶►➤➜•°©®™´`¨¯¸")
+"""Symbols used as greetings or decoration."""
+
+_INFO_STRINGS_LISTED = (
+    "bash c cmd conf console cpp csharp css csv diff dockerfile go graphql groovy html http ini java javascript "
+    "js json json5 jsonc jsx kotlin latex lua makefile markdown md mermaid nginx objective-c perl php plaintext "
+    "powershell properties protobuf ps1 py python python3 r regex ruby rust scala sh shell sql swift tex text "
+    "toml ts tsx txt typescript vb vue xml yaml yml zsh c++ c# shell-session"
+)
+_INFO_STRINGS = frozenset(_INFO_STRINGS_LISTED.split())
+
+
+def partition(
+    sentence: Sentence,
+    verdicts: Sequence[ClaimVerdict],
+    *,
+    known: KnownText,
+    resolves: Resolves | None = None,
+    json_reply: JsonReply | None = None,
+) -> tuple[Part, ...]:
+    """Return the parts of ``sentence`` in order, covering it without overlapping. Neighbours with the same standing and
+    kind are merged.
+
+    Args:
+        sentence: a sentence of the reply.
+        verdicts: the verdicts on its claims.
+        known: the text of the documents.
+        resolves: recognises citation markers, as in the extractor.
+        json_reply: the reader of the JSON reply, if the sentence is a piece of one.
+    """
+    claims = _Claims(verdicts)
+    start = sentence.span.start
+    if json_reply is not None:
+        found = _json_parts(sentence, claims, known, resolves, json_reply)
+    else:
+        found = _sentence_parts(sentence.text, start, claims, known, resolves, in_code=sentence.in_code)
+    return tuple(_merged(found))
+
+
+class _Claims:
+    """The spans of a sentence's claims, and whether each has a verdict."""
+
+    def __init__(self, verdicts: Sequence[ClaimVerdict]) -> None:
+        spans = [one.claim.span for one in verdicts]
+        self._edges = sorted({edge for span in spans for edge in (span.start, span.end)})
+        self._reasons: list[list[str | None]] = [[] for _ in self._edges]
+        """Maps each edge to the reasons why the claims that contain the characters after it were not judged; None for a
+        judged claim.
+        """
+        for one in verdicts:
+            first, last = (bisect_left(self._edges, edge) for edge in (one.claim.span.start, one.claim.span.end))
+            for place in range(first, last):
+                self._reasons[place].append(one.reason)
+
+    def parts(self, start: int, end: int, outside: Standing, kind: str | None = None) -> Iterator[Part]:
+        """Yield the parts of ``[start, end)``, divided by the claims that contain them. Characters outside all claims
+        get the standing ``outside``."""
+        at, place = start, bisect_right(self._edges, start)
+        while at < end:
+            here = self._reasons[place - 1] if place else ()
+            stop = min(end, self._edges[place]) if place < len(self._edges) else end
+            place += 1
+            if not here:
+                yield Part(span=Span(at, stop), standing=outside, kind=kind)
+            elif reason := next(filter(None, here), None):
+                yield Part(span=Span(at, stop), standing=Standing.UNJUDGED, kind=reason)
+            else:
+                yield Part(span=Span(at, stop), standing=Standing.JUDGED)
+            at = stop
+
+
+_NO_CLAIMS = _Claims(())
+
+
+def _sentence_parts(
+    text: str, offset: int, claims: _Claims, known: KnownText, resolves: Resolves | None, *, in_code: bool
+) -> Iterator[Part]:
+    if in_code or _is_code(text):
+        return _code_parts(text, offset, claims, known)
+    return _text_parts(text, offset, claims, known, resolves)
+
+
+def _text_parts(text: str, offset: int, claims: _Claims, known: KnownText, resolves: Resolves | None) -> Iterator[Part]:
+    for piece in fragments(text, resolves):
+        start, end = offset + piece.start, offset + piece.end
+        match piece.kind:
+            case FragmentKind.TEXT:
+                for part in claims.parts(start, end, Standing.HARMLESS):
+                    if part.standing is Standing.HARMLESS:
+                        yield from _wordless_parts(text, offset, part.span, known)
+                    else:
+                        yield part
+            case FragmentKind.SYNTAX | FragmentKind.ORDINAL | FragmentKind.MARKER:
+                yield from claims.parts(start, end, Standing.HARMLESS)
+            case FragmentKind.LINK | FragmentKind.ATTRIBUTE if known.quotes(_bare(text, piece)):
+                yield Part(span=Span(start, end), standing=Standing.JUDGED)
+            case _:
+                yield Part(span=Span(start, end), standing=Standing.UNJUDGED, kind=piece.kind.value)
+
+
+def _wordless_parts(text: str, offset: int, span: Span, known: KnownText) -> Iterator[Part]:
+    """Yield the parts of text outside claims. The words in it state nothing, but addresses and symbols may."""
+    at, start, end = span.start, span.start - offset, span.end - offset
+    for found in _WORDLESS.finditer(text, start, end):
+        if found.lastgroup == "address":
+            kind, judged = FragmentKind.LINK.value, known.quotes(found[0].rstrip(_AFTER_ADDRESS))
+        elif _says_nothing(found[0]):
+            continue
+        else:
+            kind, judged = SYMBOL, known.quotes(found[0])
+        if offset + found.start() > at:
+            yield Part(span=Span(at, offset + found.start()), standing=Standing.HARMLESS)
+        at = offset + found.end()
+        standing = Standing.JUDGED if judged else Standing.UNJUDGED
+        yield Part(span=Span(offset + found.start(), at), standing=standing, kind=None if judged else kind)
+    if span.end > at:
+        yield Part(span=Span(at, span.end), standing=Standing.HARMLESS)
+
+
+def _says_nothing(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LMNPZ" or character in _DECORATION
+
+
+def _code_parts(text: str, offset: int, claims: _Claims, known: KnownText) -> Iterator[Part]:
+    """Yield the parts of code. Code is compared with the documents line by line."""
+    for line in code_fragments(text):
+        start, end = offset + line.start, offset + line.end
+        code = text[line.start : line.end].strip()
+        if not any(map(str.isalnum, code)) or _is_info(text, line):
+            yield Part(span=Span(start, end), standing=Standing.HARMLESS)
+        elif known.quotes(code.strip("`")):
+            yield Part(span=Span(start, end), standing=Standing.JUDGED)
+        else:
+            yield from claims.parts(start, end, Standing.UNJUDGED, CODE)
+
+
+def _json_parts(
+    sentence: Sentence, claims: _Claims, known: KnownText, resolves: Resolves | None, json_reply: JsonReply
+) -> Iterator[Part]:
+    spoken = json_reply.spoken(sentence)
+    if spoken is None:
+        harmless = json_reply.is_label(sentence)
+        outside = (Standing.HARMLESS, None) if harmless else (Standing.UNJUDGED, JSON)
+        yield from claims.parts(sentence.span.start, sentence.span.end, *outside)
+    elif spoken.text == sentence.text:
+        start, in_code = sentence.span.start, spoken.in_code
+        yield from _sentence_parts(sentence.text, start, claims, known, resolves, in_code=in_code)
+    else:
+        # With escapes, positions in the unescaped text do not match the raw text, so the piece has one standing.
+        found = list(_sentence_parts(spoken.text, 0, _NO_CLAIMS, known, resolves, in_code=spoken.in_code))
+        unjudged = next((part for part in found if part.standing is Standing.UNJUDGED), None)
+        if unjudged is not None:
+            yield Part(span=sentence.span, standing=Standing.UNJUDGED, kind=unjudged.kind)
+        else:
+            yield from claims.parts(sentence.span.start, sentence.span.end, Standing.HARMLESS)
+
+
+def _bare(text: str, piece: Fragment) -> str:
+    """Return the target or title of a link, or the value of an attribute, without quotation marks and brackets."""
+    raw = text[piece.start : piece.end].strip()
+    if piece.kind is FragmentKind.ATTRIBUTE:
+        name, _, value = raw.partition("=")
+        raw = value if name.isalpha() and not any(map(str.isspace, value.strip("\"'"))) else raw
+    return raw.strip("<>\"'() ").removeprefix("mailto:")
+
+
+def _is_code(text: str) -> bool:
+    """Return whether the whole sentence is inline code."""
+    bare = text.strip().rstrip(".:")
+    return len(bare) > 2 and bare[0] == bare[-1] == "`" and "`" not in bare.strip("`")
+
+
+def _is_info(text: str, line: Fragment) -> bool:
+    """Return whether the line is the language name after an opening fence."""
+    before = text[max(0, line.start - 3) : line.start]
+    return before in ("```", "~~~") and text[line.start : line.end].strip().lower() in _INFO_STRINGS
+
+
+def _merged(parts: Iterator[Part]) -> Iterator[Part]:
+    last: Part | None = None
+    for part in parts:
+        if last is not None and (last.standing, last.kind) == (part.standing, part.kind):
+            last = Part(span=Span(last.span.start, part.span.end), standing=part.standing, kind=part.kind)
+        else:
+            if last is not None:
+                yield last
+            last = part
+    if last is not None:
+        yield last

@@ -1,0 +1,55 @@
+import { GroundlaneError } from "./errors.js";
+import { Run, type RunOptions } from "./run.js";
+import { Transport, type ClientOptions } from "./transport.js";
+import type { CheckReport, SourceDocument } from "./types.js";
+
+export interface CheckOptions {
+  /** A policy of the gateway, by name or id, whose rules apply to the text. */
+  policy?: string;
+  /** Rules for this check alone, as in a grounding policy. */
+  rules?: Record<string, unknown>;
+}
+
+/** A client of the gateway's own endpoints. For model calls, use the `openai` package with the gateway's URL. */
+export class Groundlane {
+  readonly #transport: Transport;
+
+  constructor(options: ClientOptions = {}) {
+    this.#transport = new Transport(options);
+  }
+
+  /** Check `text` against `sources`, which are texts or documents. Throws a GroundlaneError. */
+  async check(
+    text: string,
+    sources: readonly (string | SourceDocument)[],
+    { policy, rules }: CheckOptions = {},
+  ): Promise<CheckReport> {
+    const body = { text, documents: sources, ...(policy && { policy }), ...(rules && { options: rules }) };
+    return this.#transport.send({ path: "/v1/grounding/check", body, repeatable: true });
+  }
+
+  /** Start a run for `agent`; end it with `run.complete()`. */
+  async startRun(agent: string, options: RunOptions = {}): Promise<Run> {
+    return Run.start(this.#transport, agent, options);
+  }
+
+  /**
+   * Do `work` in a run for `agent`, and return what it returns, which is recorded as the run's result. If `work` throws,
+   * the run is completed without a result.
+   */
+  async run<T>(agent: string, work: (run: Run) => Promise<T>, options: RunOptions = {}): Promise<T> {
+    const run = await this.startRun(agent, options);
+    let result: T;
+    try {
+      result = await work(run);
+    } catch (error) {
+      await run.complete().catch((other: unknown) => {
+        // The original error matters more.
+        if (!(other instanceof GroundlaneError)) throw other;
+      });
+      throw error;
+    }
+    await run.complete(result);
+    return result;
+  }
+}

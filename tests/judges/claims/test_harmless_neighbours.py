@@ -1,0 +1,113 @@
+"""Each kind of text on the closed list, beside similar text that states something and is judged."""
+
+import pytest
+
+from judges.claims.harmless import HarmlessText
+from judges.claims.known_text import KnownText
+
+KNOWN = KnownText(
+    question="How many tablets may I take? I cannot sleep.",
+    documents=[
+        "Adults take one tablet of 500 mg every six hours.",
+        "Stop taking the medicine and see a doctor if you get a rash.",
+        "Do not use ice. Never drink alcohol. Missing parcels must be reported within 10 days or 30 days.",
+        "Water damage is covered by the policy. Type 1 diabetes is described in Article 15.",
+        "The manager approves leave.",
+    ],
+    names=["leaflet", "faq.pdf"],
+)
+HARMLESS = HarmlessText(KNOWN)
+
+
+def states_nothing(text: str) -> bool:
+    """Whether the extractor leaves out all of ``text``."""
+    bare = text[HARMLESS.refusal(text) :].strip()
+    return not bare or HARMLESS.is_courtesy(bare) or HARMLESS.is_question(bare) or HARMLESS.is_label(bare)
+
+
+KINDS = {
+    "an offer of help": (
+        ["Let me know if you need anything else.", "Let me know if I can assist you further.",
+         "If you have any questions, please get in touch.", "You're welcome to reach out if you run into any problems.",
+         "If the problem persists, please let me know.",
+         "Let me know if there's anything else I can do for you.", "I hope this gives you a good overview.",
+         "N'hésitez pas si vous avez d'autres questions !",
+         "Kann ich Ihnen sonst noch weiterhelfen?", "Fammi sapere se hai altre domande!", "Laat het me weten!"],
+        ["Let me know if 8 tablets are fine.", "Let me know the tablet is covered.", "Let me know and use ice.",
+         "If the problem persists, take alcohol.", "You're welcome to use ice.", "Contact us within 30 days.",
+         "Feel free to ask, use ice.", "Thank you for your question, stop taking the medicine.",
+         "I hope this helps and do not see a doctor.", "Ask your doctor before you stop taking the medicine.",
+         "Let's take one tablet every six hours."],
+    ),
+    "sympathy": (
+        ["I'm sorry to hear that!", "I'm sorry you're not feeling well.", "I understand how frustrating that is.",
+         "We apologise for the inconvenience and thank you for your patience."],
+        ["I'm sorry to hear that leave is approved.", "I'm sorry you're having 8 tablets.",
+         "I'm sorry to hear that water damage is not covered.", "I understand how dangerous the medicine is."],
+    ),
+    "a wish": (
+        ["Get well soon!", "Enjoy your stay!", "Have a great trip!", "Safe travels!", "Welcome to the team!",
+         "Happy coding!", "We look forward to working with you!", "What a lovely idea!", "I'm glad I could help."],
+        ["Enjoy your tablets.", "Have a tablet.", "Get well soon by drinking alcohol.", "Happy drinking!",
+         "Welcome to the team of 500.", "We look forward to paying you 500."],
+    ),
+    "a pointer to more": (
+        ["For more information, see the policy.", "Please let me know."],
+        ["Please ask your doctor or pharmacist for advice.", "For a recommendation, please talk to your doctor.",
+         "You may want to check with HR.", "I'd recommend checking with the rail company directly.",
+         "Veuillez consulter votre médecin.", "Fragen Sie Ihren Arzt.", "Consulte con su médico.",
+         "This is not legal advice.", "This is general information and not legal advice.",
+         "Always follow your doctor's advice."],
+    ),
+    "the head and end of a letter": (
+        ["Dear Sir or Madam,", "Dear [Manager],", "Kind regards,\nCustomer Support", "Best regards,\n[Name]",
+         "Yours faithfully,\n[Your name]", "[Your name]", "Subject: Missing parcels", "Viele Grüße, Ihr Support-Team"],
+        ["[take 8 tablets]", "[Name: take 8]", "Email", "Dear [take 8 tablets],", "Kind regards, six tablets",
+         "Subject: take 8 tablets", "Subject: Water damage is not covered", "Subject: Use ice"],
+    ),
+    "an announcement": (
+        ["Here's what to do:", "Here's how to sleep:", "Here is an overview of the policy:",
+         "The key terms are as follows:", "Please keep these points in mind:", "Gehen Sie wie folgt vor:",
+         "Ecco un riepilogo:", "Aqui está um resumo:", "Dit zijn de belangrijkste punten:"],
+        ["Here's how to take 8 tablets:", "Here is one tablet every six hours.", "Here is the ice, use ice.",
+         "The key terms are 500 mg.", "Please keep six tablets in mind."],
+    ),
+    "a question to the user": (
+        ["Have you already asked your manager?", "Want me to show an example?", "Did that solve the problem?",
+         "Do any of these apply to you?", "How many tablets do you take?", "Vuoi che ti aiuti?"],
+        ["Want me to take 8 tablets?", "Have you asked whether 9000 works?", "How many tablets do you take, 8?"],
+    ),
+    "a refusal": (
+        ["I can't answer that from the handbook; please ask the HR desk.".partition(" please")[0],
+         "The handbook gives no information on leave.", "Water damage isn't mentioned in the policy.",
+         "I couldn't find anything about alcohol in the leaflet.", "The documents don't give a rash."],
+        ["Water damage is not covered by the policy.", "Water damage is not included in the policy.",
+         "The policy does not cover water damage.", "The policy has no 500 mg.", "The handbook gives no leave."],
+    ),
+    "a label": (
+        ["What it means", "How it works", "Type 1", "Article 15", "Use cases", "Water damage at a glance",
+         "The tablets are:"],
+        ["Use ice", "Stop the medicine", "Drink alcohol", "And use ice", "Leave: use ice", "Six tablets", "Type 2",
+         "Article 16", "The policy does not cover water damage", "Do not take tablets", "What it means is 9000"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, (texts, _) in KINDS.items() for text in texts])
+def test_listed_text_states_nothing(kind: str, text: str) -> None:
+    assert states_nothing(text), kind
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, (_, texts) in KINDS.items() for text in texts])
+def test_similar_text_is_judged(kind: str, text: str) -> None:
+    assert not states_nothing(text), kind
+
+
+@pytest.mark.parametrize("text", ["[^1]: leaflet", "[^leave]: faq.pdf", "¹ leaflet", ": faq.pdf"])
+def test_footnote_naming_a_document_states_nothing(text: str) -> None:
+    assert HARMLESS.is_footnote(text)
+
+
+@pytest.mark.parametrize("text", ["[^1]: take 8", "[^take-8]: leaflet", "¹ use ice", "[^1]: leaflet says 8"])
+def test_footnote_with_a_statement_is_judged(text: str) -> None:
+    assert not HARMLESS.is_footnote(text)

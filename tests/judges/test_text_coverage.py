@@ -1,0 +1,147 @@
+"""Every character of a reply has a standing; the parts joined give the reply."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+
+from judges.checker import GroundingChecker
+from judges.label_thresholds import Thresholds
+from judges.report import letters
+from judges.testing import ScriptedJudge, entails
+from judges.types import Chunk, Part, SentenceVerdict, Standing
+from tests.judges.text.test_fragments import MARKUP
+
+pytestmark = pytest.mark.anyio
+
+DOCUMENT = (
+    "Wait 24 hours between doses. The warranty is 24 months.\n\n    pip install lamp\n\nhttps://example.com/terms"
+)
+
+
+async def checked(
+    text: str, *, question: str = "How long?", is_json: bool = False, cut: bool = False
+) -> list[SentenceVerdict]:
+    checker = GroundingChecker(ScriptedJudge(default=entails()))
+    evidence = await checker.prepare([Chunk(id="d1", text=DOCUMENT, source="faq.pdf")])
+    reply = checker.reply(
+        evidence,
+        thresholds=Thresholds(),
+        question=question,
+        is_json=is_json,
+        resolves=lambda marker: marker in ("[1]", "(faq.pdf)"),
+    )
+    sentences = [*reply.push(text), *reply.flush(truncated=cut)]
+    return [await reply.check(sentence) for sentence in sentences]
+
+
+def parts(text: str, **options: bool) -> list[Part]:
+    return [part for verdict in asyncio.run(checked(text, **options)) for part in verdict.parts]
+
+
+def unjudged(text: str, **options: bool) -> list[tuple[str | None, str]]:
+    return [
+        (part.kind, text[part.span.start : part.span.end])
+        for part in parts(text, **options)
+        if part.standing is Standing.UNJUDGED
+    ]
+
+
+@settings(max_examples=60)
+@given(MARKUP)
+def test_parts_tile_any_reply(text: str) -> None:
+    for is_json in (False, True):
+        found = parts(text, is_json=is_json)
+        assert "".join(text[part.span.start : part.span.end] for part in found) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello! Wait 24 hours [1]. I hope this helps!",
+        "## Warranty\n\n- The warranty is 24 months (faq.pdf).\n- Wait 24 hours.\n",
+        "| Warranty | Months |\n|---|---|\n| Lamp | 24 |\n",
+        "Run this:\n\n```sh\npip install lamp\n```\n",
+        "See [the terms](https://example.com/terms).",
+        "`pip install lamp`",
+    ],
+)
+def test_ordinary_reply_is_judged_or_harmless(text: str) -> None:
+    assert unjudged(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("```\nrm -rf lamp\n```", [("code", "rm -rf lamp\n")]),
+        ("```Take 8 tablets\npip install lamp\n```", [("code", "Take 8 tablets")]),
+        ("`rm -rf lamp`", [("code", "`rm -rf lamp`")]),
+        ("See [the terms](https://example.com/take-8).", [("link", "https://example.com/take-8")]),
+        ('Wait <b title="Take 8">24 hours</b>.', [("attribute", 'title="Take 8"')]),
+        ("Wait 24 hours <!-- take 8 -->.", [("comment", "<!-- take 8 -->")]),
+        ("Wait 24 hours [9].", [("stray_marker", "[9]")]),
+        ("Wait 24\u200b hours.", [("invisible", "\u200b")]),
+        ("Wait 24 hours<?take 8?>.", [("comment", "<?take 8?>")]),
+        ("Wait ~~24~~ hours.", [("struck", "~~"), ("struck", "~~")]),
+        ("~~Wait 24 hours. Wait 24 hours.~~", [("struck", "~~"), ("struck", "~~")]),
+        ("Wait ~24~ hours.", [("struck", "~")]),
+        ("Wait <del>24</del> hours.", [("struck", "<del>"), ("struck", "</del>")]),
+        ('Wait <S class="a">24</S> hours.', [("struck", '<S class="a">'), ("struck", "</S>")]),
+        ("Wait <template>24</template> hours.", [("struck", "<template>"), ("struck", "</template>")]),
+        ("Wait ~24 hours, in ~/lamp or ~ 24 hours.", []),
+    ],
+)
+def test_hidden_text_is_unjudged_and_has_a_kind(text: str, kinds: list[tuple[str, str]]) -> None:
+    assert unjudged(text) == kinds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# The rate limit is 9000", "```\n# The rate limit is always 9000\n```", "| Take 8 tablets |",
+        "- The terms of Zaphod",
+        "The limit is 9000:", "Please feel free to take up to 8 tablets", "Thank you for asking, the limit is 9000",
+        "I don't know, the limit is 9000", "I think the limit is 9000", "Did you know that the limit is 9000?",
+        "The limit is 9000, right?", "Note: the limit is 9000", "Wait 24 hours.<Take 8 if it hurts.>", "The limit is",
+        "Wait 24 hours 【or 8 if it hurts】",
+    ],
+)  # fmt: skip
+def test_statements_are_claims(text: str) -> None:
+    verdicts = asyncio.run(checked(text, cut=True))
+    assert any(verdict.claims for verdict in verdicts)
+
+
+def test_yes_is_judged_with_its_question() -> None:
+    (verdict,) = asyncio.run(checked("Yes.", question="Is it 9000?"))
+    assert [one.claim.text for one in verdict.claims] == ["Is it 9000? Yes."]
+
+
+def test_leaves_and_keys_of_json_are_judged() -> None:
+    text = '{"months": 36, "battery": {"covered": true}, "note": "Wait 24 hours between doses."}'
+    verdicts = asyncio.run(checked(text, is_json=True))
+    told = [one.claim.text for verdict in verdicts for one in verdict.claims]
+    assert told == ["months: 36", "battery covered: true", "Wait 24 hours between doses."]
+    assert unjudged(text, is_json=True) == []
+
+
+async def test_claims_are_unjudged_without_documents_or_a_judge() -> None:
+    for checker, chunks, kind in (
+        (GroundingChecker(ScriptedJudge(default=entails())), [], "no_documents"),
+        (GroundingChecker(None), [Chunk(id="d", text=DOCUMENT)], "unavailable"),
+    ):
+        reply = checker.reply(await checker.prepare(chunks), thresholds=Thresholds())
+        sentences = [*reply.push("Hello! Wait 24 hours."), *reply.flush()]
+        found = [part for sentence in sentences for part in (await reply.check(sentence)).parts]
+        assert [part.kind for part in found if part.standing is Standing.UNJUDGED] == [kind]
+        report = reply.report()
+        assert not report.is_trusted
+        assert [part.kind for part in report.unjudged] == [kind]
+
+
+async def test_coverage_is_a_share_of_letters_and_digits() -> None:
+    text = "Wait 24 hours.\n\n```\nrm -rf lamp\n```\n"
+    checker = GroundingChecker(ScriptedJudge(default=entails()))
+    reply = checker.reply(await checker.prepare([Chunk(id="d", text=DOCUMENT)]), thresholds=Thresholds())
+    for sentence in [*reply.push(text), *reply.flush()]:
+        await reply.check(sentence)
+    assert reply.report().coverage == pytest.approx(letters("Wait24hours") / letters("Wait24hours" + "rmrflamp"))

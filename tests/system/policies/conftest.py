@@ -1,0 +1,3 @@
+from tests.system.e2e.conftest import gateway, log, shared_gateway, start_gateway
+
+__all__ = ["gateway", "log", "shared_gateway", "start_gateway"]
