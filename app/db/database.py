@@ -17,6 +17,8 @@ from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 _MIGRATION_LOCK = 0x67726F756E64  # An arbitrary number, the same in every process.
+_CLOSE_S = 1.0
+"""The maximum time to wait for a PostgreSQL server to confirm that a connection is closed."""
 _Result = TypeVar("_Result")
 
 
@@ -62,15 +64,17 @@ class Database:
                     "async_creator_fn": _open_sqlite,
                 }
             case "postgresql+asyncpg":
-                arguments = {"timeout": busy_timeout_s, "command_timeout": command_timeout_s}
+                arguments = {
+                    "timeout": busy_timeout_s,
+                    "command_timeout": command_timeout_s,
+                    "connection_class": _postgres_connection(),
+                }
             case driver:
                 raise DatabaseUrlError(f"unsupported database {driver!r}: use sqlite+aiosqlite or postgresql+asyncpg")
         try:
             self.engine = create_async_engine(
                 parsed, connect_args=arguments, pool_pre_ping=self.dialect != "sqlite", pool_use_lifo=True
             )
-        except ModuleNotFoundError:
-            raise DatabaseUrlError("PostgreSQL driver not found: install groundlane[postgres]") from None
         except (ArgumentError, TypeError, ValueError):
             raise DatabaseUrlError("the database URL has an invalid option") from None
         self._threaded: Engine | None = None
@@ -155,6 +159,22 @@ class Database:
             if self.dialect == "postgresql":
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             yield connection
+
+
+def _postgres_connection() -> type:
+    """Return the class of the connections to PostgreSQL. Closing one doesn't wait forever for a server that no longer
+    responds. Raises DatabaseUrlError if the driver isn't installed."""
+    try:
+        import asyncpg  # Only PostgreSQL needs it.
+    except ModuleNotFoundError:
+        raise DatabaseUrlError("PostgreSQL driver not found: install groundlane[postgres]") from None
+
+    class _PostgresConnection(asyncpg.Connection):  # type: ignore[misc]
+        async def close(self, *, timeout: float | None = None) -> None:
+            with suppress(TimeoutError):  # The driver has then dropped the connection.
+                await super().close(timeout=_CLOSE_S if timeout is None else timeout)
+
+    return _PostgresConnection
 
 
 class _SqliteConnection(aiosqlite.Connection):

@@ -1,11 +1,12 @@
 """The database is gone, locked, silent or slow, or its disk is full: replies continue, and every event is eventually
 stored once. Data that ``sync`` can't store is not acknowledged."""
 
+import asyncio
 import os
 import resource
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sqlalchemy import make_url
 from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
+from app.db.database import Database
 from app.events.storage.writer import EventWriter
 from tests.support.apis.scripted_answers import answer
 from tests.support.gateways.live_gateway import Gateway, eventually
@@ -153,6 +155,19 @@ def test_shutdown_while_the_server_is_silent(
         first.close()
     tunnel.mend()
     logged_once(start_gateway(database_url=through, event_journal=journal), ids)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.anyio
+async def test_closing_does_not_wait_for_a_silent_server(tunnel: Tunnel, through: str) -> None:
+    database = Database(through)
+    async with AsyncExitStack() as stack:
+        for _ in range(3):  # These go back to the pool together.
+            await stack.enter_async_context(database.read())
+    tunnel.hush()
+    async with asyncio.timeout(15):
+        await database.aclose()
 
 
 @pytest.mark.postgres
