@@ -10,7 +10,6 @@ from app.db.database import Database
 from app.db.tables import claim_labels, claims
 from judges.types import Label
 
-_AT_ONCE = 500
 _SUPPORTED = Label.SUPPORTED.value
 
 
@@ -29,11 +28,10 @@ async def labelled_replies(database: Database, ids: Collection[str]) -> Mapping[
     async with database.read() as connection:
         # Start from the labels, because there are few of them.
         labelled: Any = (await connection.execute(select(labels.request_id).distinct())).scalars()
-        wanted = sorted(set(labelled).intersection(ids))
-        for start in range(0, len(wanted), _AT_ONCE):
-            of = query.where(columns.request_id.in_(wanted[start : start + _AT_ONCE]))
-            for request_id, judged, verdict in await connection.execute(of):
-                found[request_id].append((judged, verdict))
+        wanted = set(labelled).intersection(ids)
+        query = query.where(database.among(columns.request_id, wanted))
+        for request_id, judged, verdict in await connection.execute(query):
+            found[request_id].append((judged, verdict))
     replies = {id: _is_grounded(each) for id, each in found.items()}
     return {id: grounded for id, grounded in replies.items() if grounded is not None}
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.database import Database
@@ -23,6 +23,8 @@ Source = Literal["judge", "reported", "retrieval"]
 
 _REPORTED = ("choices", 0, "record", "reported_scores")
 """The path of the reported scores in a request's ``extra``."""
+_HOLDS: Mapping[Source, Sequence[str]] = {"reported": ("grounding_scores",), "retrieval": ("documents", "document")}
+"""The fields of a step's data that hold scores."""
 _OF_RUNS = "runs."
 """The prefix of ``api`` for the steps of a run."""
 
@@ -59,27 +61,28 @@ async def scored_runs(
 
 
 async def _judged(connection: AsyncConnection, filter: EventFilter, score: Score, most: int) -> list[ScoredRun]:
-    newest = _newest(filter, most).subquery()
-    query = (
-        select(newest.c.request_id, newest.c.ts, newest.c.action, _combined(claims.c.score, score))
-        .join(claims, and_(claims.c.request_id == newest.c.request_id, claims.c.ts == newest.c.ts))
-        .where(*within(filter, claims.c.ts))
-        # Claims without a verdict don't count, as in the score check of policies.
-        .where(claims.c.label != Label.NOT_A_CLAIM.value, claims.c.reason.is_(None), claims.c.score.is_not(None))
-        .group_by(newest.c.request_id, newest.c.ts, newest.c.action)
-    )
-    return _of_requests((await connection.execute(query)).all())
+    columns = claims.c
+    # Claims without a verdict don't count, as in the score check of policies.
+    wanted = columns.label != Label.NOT_A_CLAIM.value, columns.reason.is_(None), columns.score.is_not(None)
+    return await _scored(connection, _newest(filter, most), _combined(columns.score, score).where(*wanted))
 
 
 async def _retrieved(connection: AsyncConnection, filter: EventFilter, score: Score, most: int) -> list[ScoredRun]:
-    newest = _newest(filter, most).where(*_alone()).subquery()
-    query = (
-        select(newest.c.request_id, newest.c.ts, newest.c.action, _combined(documents.c.relevance_score, score))
-        .join(documents, and_(documents.c.request_id == newest.c.request_id, documents.c.ts == newest.c.ts))
-        .where(*within(filter, documents.c.ts), documents.c.kept, documents.c.relevance_score.is_not(None))
-        .group_by(newest.c.request_id, newest.c.ts, newest.c.action)
+    columns = documents.c
+    kept = _combined(columns.relevance_score, score).where(columns.kept)
+    return await _scored(connection, _newest(filter, most).where(*_alone()), kept)
+
+
+async def _scored(connection: AsyncConnection, newest: Select[Any], score: Select[Any]) -> list[ScoredRun]:
+    """Return the requests that ``newest`` selects, with the score that ``score`` computes from the rows of one."""
+    requested = newest.subquery()
+    (scored,) = score.get_final_froms()
+    of_request = scored.c.request_id == requested.c.request_id, scored.c.ts == requested.c.ts
+    # A subquery for each request, because PostgreSQL would read all rows of the month for a join.
+    query = select(
+        requested.c.request_id, requested.c.ts, requested.c.action, score.where(*of_request).scalar_subquery()
     )
-    return _of_requests((await connection.execute(query)).all())
+    return _of_requests(row for row in await connection.execute(query) if row[-1] is not None)
 
 
 async def _reported(connection: AsyncConnection, filter: EventFilter, score: Score, most: int) -> list[ScoredRun]:
@@ -94,10 +97,13 @@ async def _recorded(
 ) -> list[ScoredRun]:
     """Return the runs with steps under ``/v1/runs``."""
     newest = select(runs.c.run_id).where(*_of_runs(filter)).order_by(runs.c.created_at.desc()).limit(most).subquery()
+    step = run_steps.alias()
+    holds_scores = or_(*(step.c.data[name].as_string().is_not(None) for name in _HOLDS[source]))
     query = (
         select(runs.c.run_id, runs.c.created_at, run_steps.c.seq, run_steps.c.data, run_steps.c.decisions)
         .join(newest, newest.c.run_id == runs.c.run_id)
         .join(run_steps, run_steps.c.run_id == runs.c.run_id)
+        .where(select(step.c.seq).where(step.c.run_id == runs.c.run_id, holds_scores).exists())
         .order_by(run_steps.c.run_id, run_steps.c.seq)
     )
     found = []
@@ -149,8 +155,8 @@ def _of_runs(filter: EventFilter) -> list[ColumnElement[bool]]:
     return wanted
 
 
-def _combined(column: ColumnElement[float], score: Score) -> ColumnElement[float]:
-    return func.min(column) if score == "lowest" else func.avg(column)
+def _combined(column: ColumnElement[float], score: Score) -> Select[Any]:
+    return select(func.min(column) if score == "lowest" else func.avg(column))
 
 
 def _score(scores: Sequence[float], score: Score) -> float:
@@ -158,7 +164,8 @@ def _score(scores: Sequence[float], score: Score) -> float:
 
 
 def _of_requests(rows: Iterable[Any]) -> list[ScoredRun]:
+    allow = Action.ALLOW.value
     return [
-        ScoredRun(ts=ts, flags={request_id: action != Action.ALLOW.value}, score=float(score))
+        ScoredRun(ts=ts, flags={request_id: action != allow}, score=float(score))
         for request_id, ts, action, score in rows
     ]

@@ -1,26 +1,18 @@
-"""Feedback on decisions and replies, and the resulting precision and recall of each policy."""
+"""Feedback on decisions and replies."""
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import uuid4
 
-from sqlalchemy import exists, insert, select, tuple_
+from sqlalchemy import insert, select, tuple_
 
 from app.auth import audit_log
 from app.db.database import Database
 from app.db.tables import decisions, feedback, requests
 from app.errors import InvalidAdminRequestError, NotFoundError
-from app.events.filters import EventFilter, Key
-from app.events.sql_conditions import within
-from policies.registry import decides_on
-from policies.types import Action, PolicySubject
-
-_AT_ONCE = 500
-_ALLOW = Action.ALLOW.value
+from app.events.filters import Key
 
 Subject = Literal["decision", "reply"]
 """The subject of feedback: the gateway's decision, or the model's reply."""
@@ -57,43 +49,9 @@ class RequestFeedback:
         return None if self.outcome is None else self.outcome is flagged
 
     def updated(self, about: Subject, correct: bool) -> "RequestFeedback":
-        return replace(self, reply=correct) if about == "reply" else replace(self, outcome=correct)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyOutcome:
-    """A policy's decisions on a request. ``flagged`` means that at least one of them is not ``allow``."""
-
-    request_id: str
-    policy_id: str
-    policy_name: str
-    category: str
-    shadow: bool
-    flagged: bool
-    decision_ids: frozenset[str]
-
-
-@dataclass(slots=True, kw_only=True)
-class PolicyQuality:
-    """How well a policy flags bad requests, according to feedback. ``precision`` is the share of flagged requests that
-    were bad, or None if none was flagged. ``recall`` is the share of bad requests that were flagged, or None if none
-    was bad."""
-
-    policy_id: str
-    policy_name: str
-    shadow: bool
-    true_positives: int = 0
-    false_positives: int = 0
-    true_negatives: int = 0
-    false_negatives: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object that the admin API returns."""
-        found = self.true_positives
-        return asdict(self) | {
-            "precision": _ratio(found, found + self.false_positives),
-            "recall": _ratio(found, found + self.false_negatives),
-        }
+        if about == "reply":
+            return RequestFeedback(outcome=self.outcome, reply=correct)
+        return RequestFeedback(outcome=correct, reply=self.reply)
 
 
 class FeedbackStore:
@@ -159,131 +117,18 @@ class FeedbackStore:
         async with self._database.read() as connection:
             return [FeedbackMark(**row._mapping) for row in (await connection.execute(query)).all()]
 
-    async def quality(self, *, since: datetime | None, until: datetime | None) -> list[dict[str, Any]]:
-        """Compute each policy's precision and recall over the requests with feedback in the given time range."""
-        marks = await self._marks(since, until)
-        decided = await self._decided(EventFilter(since=since, until=until))
-        counted = await asyncio.to_thread(policy_quality, marks, decided)
-        found = sorted(counted, key=lambda quality: (quality.policy_name, quality.policy_id, quality.shadow))
-        return [quality.to_dict() for quality in found]
-
-    async def on_requests(self, ids: Sequence[str]) -> Mapping[str, RequestFeedback]:
+    async def on_requests(self, ids: Collection[str]) -> Mapping[str, RequestFeedback]:
         """Return the feedback on whole requests. Requests in ``ids`` without feedback are left out."""
         columns = feedback.c
         query = select(columns.request_id, columns.about, columns.correct).where(columns.decision_id.is_(None))
-        query = query.order_by(columns.created_at, columns.id)
-        found: dict[str, RequestFeedback] = defaultdict(RequestFeedback)
+        query = query.where(self._database.among(columns.request_id, ids)).order_by(columns.created_at, columns.id)
+        found: dict[str, RequestFeedback] = {}
+        new = RequestFeedback()
         async with self._database.read() as connection:
-            for start in range(0, len(ids), _AT_ONCE):
-                of = query.where(columns.request_id.in_(ids[start : start + _AT_ONCE]))
-                for request_id, about, correct in await connection.execute(of):
-                    found[request_id] = found[request_id].updated(about, correct)
-        return dict(found)
-
-    async def _marks(self, since: datetime | None, until: datetime | None) -> Sequence[Any]:
-        """Return the columns of marks that ``policy_quality`` needs."""
-        # Start from the feedback, which is small: a join might start from the requests, of which there are many.
-        of_that_time = exists().where(
-            requests.c.request_id == feedback.c.request_id,
-            *within(EventFilter(since=since, until=until), requests.c.ts),
-        )
-        columns = feedback.c
-        query = select(columns.request_id, columns.about, columns.decision_id, columns.correct).where(of_that_time)
-        async with self._database.read() as connection:
-            return (await connection.execute(query.order_by(columns.created_at, columns.id))).all()
-
-    async def _decided(self, filter: EventFilter) -> list[PolicyOutcome]:
-        """Return the decisions on the requests that have feedback."""
-        columns = decisions.c
-        query = select(
-            columns.request_id,
-            columns.policy_id,
-            columns.policy_name,
-            columns.category,
-            columns.shadow,
-            columns.action,
-            columns.id,
-        ).where(columns.request_id.in_(select(feedback.c.request_id)), *within(filter, columns.ts))
-        found: dict[tuple[str, str], list[Any]] = defaultdict(list)
-        async with self._database.read() as connection:
-            for request_id, policy_id, *row in await connection.execute(query):
-                found[request_id, policy_id].append(row)
-        return [
-            PolicyOutcome(
-                request_id=request_id,
-                policy_id=policy_id,
-                policy_name=rows[-1][0],
-                category=rows[-1][1],
-                shadow=rows[-1][2],
-                flagged=any(action != _ALLOW for _, _, _, action, _ in rows),
-                decision_ids=frozenset(row[-1] for row in rows),
-            )
-            for (request_id, policy_id), rows in found.items()
-        ]
-
-
-def policy_quality(marks: Iterable[FeedbackMark], decided: Sequence[PolicyOutcome]) -> list[PolicyQuality]:
-    """Compute the quality of each policy. ``marks`` must be sorted oldest first. The latest mark on a decision or
-    request counts.
-
-    Feedback on a decision counts only for the policy that made it. Feedback on a request shows whether the request was
-    bad: a bad request was either rightly flagged or wrongly allowed. This feedback counts for every policy that decided
-    on the request, in shadow mode or not. However, if another policy rightly flagged the request, a policy that allowed
-    it was not wrong, because it may check something else.
-
-    Feedback on a reply counts for the policies that check replies, unless there is feedback on the decision. An
-    incorrect reply should have been flagged, and a correct one should not. Here too, if an enforced policy flagged an
-    incorrect reply, the policies that allowed it were not wrong.
-    """
-    by_request: dict[str, RequestFeedback] = defaultdict(RequestFeedback)
-    by_decision: dict[str, bool] = {}
-    for mark in marks:
-        if mark.decision_id is None:
-            by_request[mark.request_id] = by_request[mark.request_id].updated(mark.about, mark.correct)
-        else:
-            by_decision[mark.decision_id] = mark.correct
-    flagged = {one.request_id for one in decided if one.flagged and not one.shadow}
-    found: dict[tuple[str, bool], PolicyQuality] = {}
-    for one in decided:
-        bad = _was_bad(one, by_request, by_decision, flagged)
-        if bad is None:
-            continue
-        quality = found.setdefault(
-            (one.policy_id, one.shadow),
-            PolicyQuality(policy_id=one.policy_id, policy_name=one.policy_name, shadow=one.shadow),
-        )
-        match bad, one.flagged:
-            case True, True:
-                quality.true_positives += 1
-            case True, False:
-                quality.false_negatives += 1
-            case False, True:
-                quality.false_positives += 1
-            case _:
-                quality.true_negatives += 1
-    return list(found.values())
-
-
-def _was_bad(
-    one: PolicyOutcome, by_request: Mapping[str, RequestFeedback], by_decision: Mapping[str, bool], flagged: set[str]
-) -> bool | None:
-    """Return whether the policy should have flagged the request, or None if there is no feedback on that."""
-    own = [by_decision[decision] for decision in sorted(one.decision_ids) if decision in by_decision]
-    if own:
-        return one.flagged == own[-1]
-    told = by_request.get(one.request_id, RequestFeedback())
-    others_flagged = one.request_id in flagged and not one.flagged
-    outcome = None if told.outcome is None else (one.request_id in flagged) == told.outcome
-    reply = None if told.reply is None or not decides_on(one.category, PolicySubject.REPLY) else not told.reply
-    for bad in (outcome, reply):
-        if bad is not None and not (bad and others_flagged):
-            return bad
-    return None
+            for request_id, about, correct in await connection.execute(query):
+                found[request_id] = found.get(request_id, new).updated(about, correct)
+        return found
 
 
 def _invalid_decision(detail: str) -> InvalidAdminRequestError:
     return InvalidAdminRequestError(f"decision_id: {detail}", errors=[{"loc": ["decision_id"], "msg": detail}])
-
-
-def _ratio(part: int, whole: int) -> float | None:
-    return round(part / whole, 6) if whole else None

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.analytics.decision_comparison import DecisionComparison, compare_decisions
+from app.analytics.policy_quality import policy_quality
 from app.analytics.statistics import Statistics
 from app.api.admin.status import get_status
 from app.dashboard.error_messages import readable
@@ -22,7 +23,6 @@ from app.dashboard.policies.version_diff import changes, draft_of, non_default_r
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, PreconditionError
-from app.events.feedback import FeedbackStore
 from app.events.filters import EventFilter
 from app.events.queries import EventQueries
 from app.field_types import Word
@@ -248,7 +248,8 @@ async def _shown(
 ) -> Response:
     store = resources.policies
     policy = await store.get(policy_id)
-    quality = await FeedbackStore(resources.database).quality(since=datetime.now(UTC) - _QUALITY, until=None)
+    since = datetime.now(UTC) - _QUALITY
+    quality = await policy_quality(resources.database, policy_id=policy_id, since=since)
     recent = (await _recent(resources, policy_id)).get(policy_id, RecentDecisions())
     others = await replaceable(store, policy)
     return page(
@@ -266,7 +267,7 @@ async def _shown(
         only_agent=_only_agent(policy),
         recent=recent,
         flagged=await _flagged(EventQueries(resources.database), policy_id, recent),
-        quality=[row for row in quality if row["policy_id"] == policy_id],
+        quality=[each.to_dict() for each in quality],
         unreadable=store.unreadable.get(policy_id),
         done=done,
         wrong=wrong,

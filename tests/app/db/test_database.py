@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import insert, literal, select, text, update
 from sqlalchemy.exc import IntegrityError, StatementError
 
 from app.db.database import Database, DatabaseUnavailableError, DatabaseUrlError
@@ -129,6 +129,24 @@ async def test_existing_rows_are_skipped(open_database: Open) -> None:
         async with database.read() as connection:
             found = await connection.execute(select(meta.c.value).where(meta.c.key == "a"))
             assert found.scalars().all() == ["1"]
+
+
+async def test_rows_are_found_among_any_number_of_values(open_database: Open) -> None:
+    """More than PostgreSQL takes as parameters of one statement."""
+    values = ["it's", 'a "b"', "x,y", "{}", "é\n", *(f"value {number}" for number in range(70_000))]
+    async with open_database() as database, database.read() as connection:
+        for wanted, found in ((values, True), (values[1:], False), ([], False)):
+            query = select(database.among(literal("it's"), wanted))
+            assert bool((await connection.execute(query)).scalar_one()) is found
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_postgres_connections_compile_no_statements(open_database: Open) -> None:
+    async with open_database() as database:
+        for _ in range(2):  # The setting outlives the first transaction.
+            async with database.read() as connection:
+                assert (await connection.execute(text("SHOW jit"))).scalar_one() == "off"
 
 
 async def test_concurrent_changes_do_not_overwrite_each_other(open_database: Open) -> None:

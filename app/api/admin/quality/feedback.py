@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
+from app.analytics.policy_quality import policy_quality
 from app.api.admin.common import AdminRoute, CursorText, Limit, decode_cursor, encode_cursor, page
 from app.api.admin.events import Time
 from app.dependencies import ResourcesDep
@@ -86,9 +87,10 @@ async def list_marks(
 @router.get("/quality")
 @requires(Role.VIEWER)
 async def get_quality(
-    feedback: FeedbackDep,
+    resources: ResourcesDep,
     since: Annotated[Time | None, Query()] = None,
     until: Annotated[Time | None, Query()] = None,
 ) -> dict[str, Any]:
     """Get the precision and recall of each policy, based on the marked requests in the time range."""
-    return page(await feedback.quality(since=since, until=until), None)
+    found = await policy_quality(resources.database, since=since, until=until)
+    return page([quality.to_dict() for quality in found], None)

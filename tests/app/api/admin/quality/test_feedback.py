@@ -1,117 +1,19 @@
-"""Feedback, and the resulting quality of each policy."""
+"""Feedback through the admin API, and the resulting quality of each policy."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
-from app.events.feedback import FeedbackMark, PolicyOutcome, PolicyQuality, Subject, policy_quality
 from app.events.records import RequestEvent
 from policies.types import Action, Decision
 
 pytestmark = pytest.mark.anyio
 
 URL = "/admin/v1/feedback"
-
-
-def mark(request: str, correct: bool, decision: str | None = None, about: Subject = "decision") -> FeedbackMark:
-    return FeedbackMark(
-        id="fb",
-        request_id=request,
-        about=about,
-        decision_id=decision,
-        correct=correct,
-        note=None,
-        created_at=datetime.now(UTC),
-    )
-
-
-def decided(
-    request: str, policy: str, flagged: bool, *ids: str, shadow: bool = False, category: str = "grounding"
-) -> PolicyOutcome:
-    return PolicyOutcome(
-        request_id=request,
-        policy_id=policy,
-        policy_name=policy,
-        category=category,
-        shadow=shadow,
-        flagged=flagged,
-        decision_ids=frozenset(ids),
-    )
-
-
-def counts(found: list[PolicyQuality]) -> dict[str, tuple[int, int, int, int]]:
-    return {
-        one.policy_id: (one.true_positives, one.false_positives, one.true_negatives, one.false_negatives)
-        for one in found
-    }
-
-
-async def test_request_feedback_is_compared_with_each_policy_evaluated() -> None:
-    """Of four requests: rightly flagged, wrongly flagged, rightly allowed, wrongly allowed."""
-    log = [
-        decided(request, policy, flagged, shadow=policy == "beside")
-        for request, flags in (
-            ("hit", {"p": True, "q": False, "beside": True}),
-            ("false alarm", {"p": True, "q": False, "beside": False}),
-            ("fine", {"p": False, "q": False, "beside": True}),
-            ("missed", {"p": False, "q": False, "beside": True}),
-        )
-        for policy, flagged in flags.items()
-    ]
-    marks = [mark("hit", True), mark("false alarm", False), mark("fine", True), mark("missed", False)]
-    assert counts(policy_quality(marks, log)) == {
-        "p": (1, 1, 1, 1),
-        # It allowed a request that another policy rightly flagged, which proves nothing, and caused no false alarm.
-        "q": (0, 0, 2, 1),
-        # It would have flagged both bad requests and a good one.
-        "beside": (2, 1, 1, 0),
-    }
-
-
-async def test_decision_feedback_concerns_its_policy_and_the_last_one_counts() -> None:
-    log = [decided("r", "p", True, "d1", "d2"), decided("r", "q", False, "d3")]
-    assert counts(policy_quality([mark("r", True, "d2")], log)) == {"p": (1, 0, 0, 0)}
-    assert counts(policy_quality([mark("r", True, "d2"), mark("r", False, "d2")], log)) == {"p": (0, 1, 0, 0)}
-    assert counts(policy_quality([mark("r", False, "d3")], log)) == {"q": (0, 0, 0, 1)}
-    assert counts(policy_quality([mark("r", True), mark("r", True, "d3")], log)) == {
-        "p": (1, 0, 0, 0),
-        "q": (0, 0, 1, 0),
-    }
-    assert policy_quality([], log) == []
-
-
-async def test_reply_feedback_concerns_policies_that_check_replies() -> None:
-    """Of four replies: incorrect and flagged, correct and flagged, correct and allowed, incorrect and allowed."""
-    log = [
-        one
-        for request, flagged in (("caught", True), ("false alarm", True), ("fine", False), ("missed", False))
-        for one in (
-            decided(request, "p", flagged),
-            decided(request, "sources", False, category="retrieval"),
-            decided(request, "lenient", False),
-            decided(request, "beside", True, shadow=True),
-        )
-    ]
-    replies = {"caught": False, "false alarm": True, "fine": True, "missed": False}
-    marks = [mark(request, correct, about="reply") for request, correct in replies.items()]
-    assert counts(policy_quality(marks, log)) == {
-        "p": (1, 1, 1, 1),
-        # A policy isn't blamed for a reply that another one caught, because it may check something else.
-        "lenient": (0, 0, 2, 1),
-        "beside": (2, 2, 0, 0),
-    }
-    # Feedback on the decision takes precedence: the reply was correct, but lacked a required citation.
-    marks = [mark("false alarm", True), mark("false alarm", True, about="reply")]
-    assert counts(policy_quality(marks, log)) == {
-        "p": (1, 0, 0, 0),
-        "lenient": (0, 0, 1, 0),
-        "beside": (1, 0, 0, 0),
-    }
 
 
 @pytest.fixture
