@@ -17,7 +17,7 @@ from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
 from judges.claims.llm_decomposition import DecomposingClaimExtractor
 from judges.evidence.index import EvidenceIndex, FeatureCache
-from judges.evidence.windowing import build_index
+from judges.evidence.windowing import DocumentCutter, build_index
 from judges.features import CascadeFeatures, FeatureExtractor, PublishedThresholdFeatures
 from judges.label_thresholds import Thresholds
 from judges.protocols import (
@@ -91,6 +91,7 @@ class GroundingChecker:
         self._given_features = features
         self._feature_cache = FeatureCache((features or default_features).prepare)
         self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
+        self._cutter = DocumentCutter(self._splitter)
         self._windowing = windowing
         self._start_lock = asyncio.Lock()
         self._builds = asyncio.Semaphore(_MAX_BUILDS)
@@ -300,7 +301,7 @@ class GroundingChecker:
         scorer = self._scorer if self._loaded else None
         index = build_index(
             chunks,
-            splitter=self._splitter,
+            cutter=self._cutter,
             count=_count_words if scorer is None else scorer.count_tokens,
             max_tokens=_UNLOADED_MAX_TOKENS if scorer is None else scorer.max_tokens,
             windowing=self._windowing or getattr(scorer, "windowing", None),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from judges.evidence.index import CountTokens, EvidenceIndex
 from judges.protocols import SentenceSplitter
@@ -15,6 +16,8 @@ _CLAIM_TOKENS = 94
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _OVERLAP_OF_PIECES = 8
 """Number of words shared by two neighbouring pieces of an over-long sentence."""
+_MAX_CACHED_CHARS = 20_000
+"""Longer documents are cut again for each request, so that the cache stays small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,31 @@ class _Unit:
     """The text to judge instead of ``text``; "" to judge ``text`` itself."""
 
 
+class DocumentCutter:
+    """Cuts documents into sentences. The results for the ``max_texts`` most recently used documents are cached, because
+    the same documents recur. Thread-safe.
+
+    Args:
+        splitter: creates the sentence splitter for one document.
+    """
+
+    def __init__(self, splitter: Callable[[], SentenceSplitter], *, max_texts: int = 512) -> None:
+        self._splitter = splitter
+        self._cached = lru_cache(max_texts)(self._cut)
+
+    def sentences(self, text: str, limit: int, count: CountTokens) -> Sequence[_Unit]:
+        """Return the sentences of ``text``, and pieces of those with more than ``limit`` tokens."""
+        cut = self._cached if len(text) <= _MAX_CACHED_CHARS else self._cut
+        return cut(text, limit, count)
+
+    def _cut(self, text: str, limit: int, count: CountTokens) -> Sequence[_Unit]:
+        return _sentences(text, self._splitter(), limit, count)
+
+
 def build_index(
     chunks: Sequence[Chunk],
     *,
-    splitter: Callable[[], SentenceSplitter],
+    cutter: DocumentCutter,
     count: CountTokens,
     max_tokens: int,
     windowing: Windowing | None = None,
@@ -42,7 +66,7 @@ def build_index(
     those without a score come last, in the given order.
 
     Args:
-        splitter: creates the sentence splitter for one chunk.
+        cutter: cuts each chunk into sentences.
         count: returns the length of its argument in tokens.
         max_tokens: the limit for evidence and claim together. A window leaves room for the claim, up to half the limit.
         windowing: how chunks are cut.
@@ -53,7 +77,7 @@ def build_index(
     sentences: list[Sequence[str]] = []
     for index in sorted(range(len(chunks)), key=lambda place: _rank(chunks[place])):
         chunk = chunks[index]
-        units = _sentences(chunk.text, splitter(), limit, count)
+        units = cutter.sentences(chunk.text, limit, count)
         for run in _tile(units, limit=limit, most=windowing.sentences, overlap=windowing.overlap):
             span = Span(run[0].start, run[-1].end)
             judged = [unit.verbalised or chunk.text[unit.start : unit.end] for unit in run]

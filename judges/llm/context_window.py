@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import TypeVar
 
-from judges.evidence.windowing import build_index
+from judges.evidence.windowing import DocumentCutter, build_index
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Chunk, Evidence, Span, Windowing
 
@@ -50,7 +50,7 @@ def split_sources(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
     """
     return build_index(
         chunks,
-        splitter=IncrementalSplitter,
+        cutter=DocumentCutter(IncrementalSplitter),
         count=estimate_tokens,
         max_tokens=2 * limit,
         windowing=Windowing(sentences=_EVERY_SENTENCE, tokens=limit, overlap=1),

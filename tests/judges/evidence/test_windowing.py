@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.evidence.index import EvidenceIndex
-from judges.evidence.windowing import build_index, split_long
+from judges.evidence.index import CountTokens, EvidenceIndex
+from judges.evidence.windowing import DocumentCutter, build_index, split_long
 from judges.types import Chunk, Sentence, Span, Windowing
 
 
@@ -33,7 +33,9 @@ def count(text: str) -> int:
 
 def index_of(*texts: str | Chunk, max_tokens: int = 512, windowing: Windowing | None = None) -> EvidenceIndex:
     chunks = [text if isinstance(text, Chunk) else Chunk(id=f"d{i}", text=text) for i, text in enumerate(texts)]
-    return build_index(chunks, splitter=FullStops, count=count, max_tokens=max_tokens, windowing=windowing)
+    return build_index(
+        chunks, cutter=DocumentCutter(FullStops), count=count, max_tokens=max_tokens, windowing=windowing
+    )
 
 
 def texts(index: EvidenceIndex) -> list[str]:
@@ -98,7 +100,7 @@ def test_every_character_of_every_chunk_is_in_a_window(
 ) -> None:
     index = build_index(
         [Chunk(id=str(i), text=text) for i, text in enumerate(chunks)],
-        splitter=FullStops,
+        cutter=DocumentCutter(FullStops),
         count=lambda text: len(text.replace(" ", "").replace("\n", "")),
         max_tokens=2 * tokens,
         windowing=Windowing(sentences=sentences, tokens=tokens, overlap=overlap),
@@ -172,3 +174,37 @@ def test_pair_is_joined_whole_or_by_its_nearest_sentences() -> None:
     whole = index.join(pair, "Ada and Bob", tokens=20, count=count)
     assert whole == "Ada wrote it. Rain fell all day.\nSnow fell too. Bob read it."
     assert index.join(pair, "Ada and Bob", tokens=6, count=count) == "Ada wrote it.\nBob read it."
+
+
+def test_recurring_document_is_cut_once_for_each_way_of_counting() -> None:
+    made: list[FullStops] = []
+
+    def splitter() -> FullStops:
+        made.append(FullStops())
+        return made[-1]
+
+    cutter = DocumentCutter(splitter)
+
+    def windows_of(*chunks: str, count: CountTokens = count, tokens: int = 100) -> list[str]:
+        documents = [Chunk(id=f"d{i}", text=text) for i, text in enumerate(chunks)]
+        windowing = Windowing(tokens=tokens)
+        return texts(build_index(documents, cutter=cutter, count=count, max_tokens=200, windowing=windowing))
+
+    assert windows_of("A a. B b.") == windows_of("A a. B b.") == ["A a. B b."]
+    assert len(made) == 1
+    assert windows_of("C c.", "A a. B b.") == ["C c.", "A a. B b."]
+    assert len(made) == 2
+    assert windows_of("A a. B b.", tokens=2) == windows_of("A a. B b.", count=len, tokens=4) == ["A a.", "B b."]
+    assert len(made) == 4
+
+
+def test_long_document_is_not_kept() -> None:
+    made: list[FullStops] = []
+
+    def splitter() -> FullStops:
+        made.append(FullStops())
+        return made[-1]
+
+    cutter, text = DocumentCutter(splitter), "A word. " * 2_501
+    assert cutter.sentences(text, 9, count) == cutter.sentences(text, 9, count)
+    assert len(made) == 2

@@ -1,14 +1,17 @@
 """The text that the judge reads of a table in a document."""
 
 from judges.evidence.index import EvidenceIndex
-from judges.evidence.windowing import build_index
+from judges.evidence.windowing import DocumentCutter, build_index
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Chunk
 
 
 def read(text: str) -> EvidenceIndex:
     return build_index(
-        [Chunk(id="d", text=text)], splitter=IncrementalSplitter, count=lambda one: len(one.split()), max_tokens=512
+        [Chunk(id="d", text=text)],
+        cutter=DocumentCutter(IncrementalSplitter),
+        count=lambda one: len(one.split()),
+        max_tokens=512,
     )
 
 

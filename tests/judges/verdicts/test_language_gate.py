@@ -1,7 +1,7 @@
 import pytest
 
 from judges.evidence.index import EvidenceIndex
-from judges.evidence.windowing import build_index
+from judges.evidence.windowing import DocumentCutter, build_index
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Chunk, Claim, Label, Span
 from judges.verdicts.language_gate import LanguageGate
@@ -12,7 +12,9 @@ ENGLISH = "The deposit is two months' rent. Pets are not allowed."
 
 def index(*texts: str) -> EvidenceIndex:
     chunks = [Chunk(id=f"d{place}", text=text, source="s") for place, text in enumerate(texts)]
-    return build_index(chunks, splitter=IncrementalSplitter, count=lambda text: len(text.split()), max_tokens=200)
+    return build_index(
+        chunks, cutter=DocumentCutter(IncrementalSplitter), count=lambda text: len(text.split()), max_tokens=200
+    )
 
 
 def claim(text: str, context: str = "") -> Claim:
