@@ -90,8 +90,13 @@ def _verdict(counts: Counter[Label], *, has_sources: bool, available: bool, skip
     return ReplyVerdict.HAS_UNVERIFIABLE if counts[Label.UNVERIFIABLE] else ReplyVerdict.SUPPORTED
 
 
+_NOT_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
+
+
 def letters(text: str) -> int:
     """Return the number of letters and digits in ``text``. Coverage is a share of this number."""
+    if text.isascii():
+        return len(text.encode().translate(None, _NOT_LETTERS))  # ten times faster than a test of each character
     return sum(map(str.isalnum, text))
 
 

@@ -302,6 +302,7 @@ def _fold(text: str) -> str:
     return text.translate(_LETTERS).lower()
 
 
+@lru_cache(maxsize=512)
 def _bare(text: str) -> str:
     """Return ``text`` in lower case, without punctuation at either end."""
     folded = _fold(text)

@@ -139,8 +139,9 @@ def spread(entailed: float, contradicted: float, features: Features) -> Probabil
     """Compute probabilities from the log-odds of "entailed" and of "contradicted if not entailed", shifted by
     features."""
     for_it = against = 0.0
-    for value, (to_entailed, to_contradicted) in zip(_moving(features), MOVES.values(), strict=True):
-        if value:
+    signals = _moving(features)
+    if any(signals):
+        for value, (to_entailed, to_contradicted) in zip(signals, MOVES.values(), strict=True):
             for_it += to_entailed * value
             against += to_contradicted * value
     if for_it < 0.0:

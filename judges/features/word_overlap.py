@@ -33,9 +33,12 @@ def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
     if len(claim.sentences) > 1:
         weights = {key: weight for sentence in claim.sentences for key, weight in sentence.weights.items()}
     total = sum(weights.values())
+    content = held(weights, evidence.keys)
+    alone = len(evidence.sentences) == 1
+    sentence = content if alone else max(held(weights, one.weights) for one in evidence.sentences)
     return Wording(
-        content=held(weights, evidence.keys) / total if total else 0.0,
-        sentence=max(held(weights, one.weights) for one in evidence.sentences) / total if total else 0.0,
+        content=content / total if total else 0.0,
+        sentence=sentence / total if total else 0.0,
         pairs=share_of_runs(claim, evidence, 2),
     )
 
