@@ -282,8 +282,8 @@ class Settings(BaseSettings):
     mcp_hosts: Annotated[
         str | None,
         Field(
-            description="Comma-separated host names that /mcp accepts; * for any; unset: local names on a loopback "
-            "address, any name on others"
+            description="Comma-separated host names that /mcp accepts, or * for any. If unset, only local names are "
+            "accepted if the gateway listens on a loopback address, and any name otherwise"
         ),
     ] = None
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="Log level")] = "info"

@@ -43,7 +43,7 @@ class SentenceSplitter(Protocol):
 
 
 class ClaimExtractor(Protocol):
-    """Finds the claims of a sentence."""
+    """Finds the claims in a sentence."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """Return the claims of ``sentence``; empty if it makes none.

@@ -54,7 +54,7 @@ class ReplyCheck:
     result depends on the preceding sentences of the reply, never on the order in which checks end.
 
     Args:
-        splitter: splits the reply. extractor: finds the claims of a sentence. claim_judge: judges the claims; None if
+        splitter: splits the reply. extractor: finds the claims in a sentence. claim_judge: judges the claims; None if
             there is no cross-encoder. has_sources: whether there are documents. timeout_s: time limit for checking one
             sentence.
         max_claims: the maximum number of claims to judge; None means all. escalation: sends undecided claims to an LLM,
@@ -233,7 +233,7 @@ class ReplyCheck:
         return claims[:left], claims[left:]
 
     async def claims_of(self, sentence: Sentence) -> Sequence[Claim]:
-        """Return the claims of a sentence that ``push`` or ``flush`` returned, without judging them."""
+        """Return the claims in a sentence that ``push`` or ``flush`` returned, without judging them."""
         place = bisect_left(self._standing, sentence.index, key=_INDEX)
         return await self._extractor.extract(sentence, SentencesBefore(self._standing, place))
 

@@ -96,9 +96,9 @@ class RetrievalOutcome(Struct, frozen=True, kw_only=True):
 class ChoiceRecord(Struct, frozen=True, kw_only=True):
     """The final state of one of the reply's choices.
 
-    ``positions`` maps each document of the choice to its position in the request. ``log`` returns the data that the
-    decisions on the choice depend on. Calling ``log`` takes time, so it happens after the reply has been sent, unless
-    something waits for the data.
+    ``positions`` maps each document of the choice to its position in the request. ``log`` returns the data on
+    which the decisions about this choice are based. Calling ``log`` takes time, so it happens after the reply has been
+    sent, unless something waits for the data.
     """
 
     text: str

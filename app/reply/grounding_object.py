@@ -143,7 +143,7 @@ def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
 
 
 def _claims_of(sentence: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | None) -> list[dict[str, Any]]:
-    """Return the claims of a sentence that the client sees, without the text of a withheld sentence. Claims beyond
+    """Return the claims in a sentence that the client sees, without the text of a withheld sentence. Claims beyond
     ``max_claims`` have no verdict, so they are listed in ``unjudged`` instead.
     """
     citations = (*sentence.citations, *sentence.noted)

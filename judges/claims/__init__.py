@@ -1,1 +1,1 @@
-"""Finds the claims of a sentence."""
+"""Finds the claims in a sentence."""

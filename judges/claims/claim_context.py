@@ -62,7 +62,7 @@ class OuterLines(Struct, frozen=True):
 
 
 class ContextFinder:
-    """Finds the context of claims. ``stated`` returns the claims of a sentence as text, or ""."""
+    """Finds the context of claims. ``stated`` returns the claims in a sentence as text, or ""."""
 
     def __init__(self, rules: ClaimRules, stated: Callable[[Sentence], str]) -> None:
         self._rules = rules

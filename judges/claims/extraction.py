@@ -1,4 +1,4 @@
-"""Extracts the claims of a sentence with rules: any text is a claim unless it is known to state nothing."""
+"""Extracts the claims in a sentence with rules: any text is a claim unless it is known to state nothing."""
 
 import re
 from bisect import bisect_right

@@ -32,11 +32,13 @@ class Scale:
 
 
 _BANDS = """Give one score from 0.0 to 1.0:
-0.0: made up; 0.3: poorly grounded, many statements without support; 0.5: partially, some statements with support;
-0.7: mostly, with minor gaps; 1.0: fully, every statement can be traced to a source. Values between are allowed."""
+0.0: made up; 0.3: poorly grounded, many statements without support; 0.5: partially grounded, some statements with
+support; 0.7: mostly grounded, with minor gaps; 1.0: fully grounded, every statement can be traced to a source. Values
+between are allowed."""
 
 _STEPS = """Give one score from 1 to 5, a whole number:
-1: made up; 2: poorly grounded; 3: partially; 4: mostly, with minor gaps; 5: fully, every statement can be traced."""
+1: made up; 2: poorly grounded; 3: partially grounded; 4: mostly grounded, with minor gaps; 5: fully grounded, every
+statement can be traced."""
 
 _YES_NO = """Say whether the reply is grounded: true if every statement can be traced to a source, its citations are
 right and it stays within the sources; false otherwise."""

@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         "--priors-from", type=int, default=0, help="first step at which the wording prior is added to the logits"
     )
     command.add_argument(
-        "--begin", type=Path, help="start from the judge in this folder, exported or written by `keep`"
+        "--begin", type=Path, help="start from the judge in this folder: an exported judge, or one written by `keep`"
     )
     command.add_argument("--seed", type=int, default=20)
     command.set_defaults(command=_train)
@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--folder", type=Path, required=True, help="output folder for the model")
     command.set_defaults(command=_ship)
     command = commands.add_parser(
-        "calibration", help="compare the scores of an exported judge with the share supported"
+        "calibration", help="compare an exported judge's scores with the share of claims that are supported"
     )
     command.add_argument("--data", type=Path, required=True, help="folder with dev.jsonl.gz")
     command.add_argument("--folder", type=Path, required=True, help="folder of the exported judge")

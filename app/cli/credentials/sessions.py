@@ -1,4 +1,4 @@
-"""``groundlane sessions``: lists and ends the open sessions of the dashboard."""
+"""``groundlane sessions``: lists and ends open dashboard sessions."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from app.db.database import Database
     from app.identity import Sessions, StoredSession
 
-sessions = typer.Typer(help="Manage the open sessions of the dashboard.", no_args_is_help=True)
+sessions = typer.Typer(help="Manage open dashboard sessions.", no_args_is_help=True)
 
 T = TypeVar("T")
 

@@ -209,7 +209,7 @@ class ReleasedText(Struct, frozen=True, kw_only=True):
 
 
 class JudgedClaims(Struct, frozen=True, kw_only=True):
-    """The claims of a sentence that was shown before it was judged (``live``)."""
+    """The claims in a sentence that was shown before it was judged (``live``)."""
 
     choice: int
     claims: Sequence[Mapping[str, Any]]
