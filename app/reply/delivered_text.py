@@ -1,5 +1,5 @@
-"""Builds the delivered text of a choice for each of its fields. Closes the gap where a sentence is left out, and
-inserts corrections.
+"""Builds the delivered text of a choice for each of its fields. Closes the gap where a sentence is left out, inserts
+corrections, and chooses the text that replaces a blocked reply.
 """
 
 import re
@@ -13,6 +13,9 @@ from app.protocols.common.logprobs import places_of
 from app.protocols.common.stream_events import TextDelta, TextSlice
 from app.reply.corrections import MARK, marked_parts
 from judges.types import Sentence, Span
+
+DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents support."
+"""Replaces a blocked reply if the policies set no ``abstention_response``."""
 
 _LEAD = re.compile(
     r"(?P<gap>\s*)"
@@ -124,6 +127,11 @@ def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> O
     ours = (TextSlice(frame=piece.slices[0].frame, text=written),) if written else ()
     beyond = max(0, piece.lead - len(own.gap))
     return OutgoingText(text=written + piece.text[len(own.gap) :], slices=(*ours, *rest), lead=len(written) + beyond)
+
+
+def replacement_text(abstention: str | None, *, is_json: bool) -> str:
+    """Choose the text that replaces blocked text. In JSON, it would be a syntax error, so nothing is inserted."""
+    return "" if is_json else abstention or DEFAULT_REPLACEMENT
 
 
 def correction(texts: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ from app.protocols.common.stream_events import (
 from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice, ChoiceOpener, Choices
 from app.reply.choice_findings import REASONING_FIELDS, worst
-from app.reply.delivered_text import OutgoingText, outgoing_text, without_spans
+from app.reply.delivered_text import OutgoingText, outgoing_text, replacement_text, without_spans
 from app.reply.grounding_object import refusal_of, summary_of
 from app.reply.reader import ReplyReader
 from app.reply.reader_output import EndOfText, Item, Mode, PendingSentence, ReasoningText, TextPause
@@ -42,8 +42,6 @@ from judges.concurrency import run
 from judges.types import SentenceVerdict
 from policies.policy_selection import SentenceDecision
 from policies.types import Action
-
-DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents support."
 
 
 class GuardOptions(Struct, frozen=True, kw_only=True):
@@ -315,9 +313,7 @@ class StreamGuard:
         return outputs
 
     def _replacement(self, choice: Choice, frame: Frame) -> ReplacementText:
-        """Return the text that replaces undelivered text. In JSON, it would be a syntax error, so nothing is
-        inserted."""
-        text = "" if choice.is_json else choice.findings.evaluation.abstention_response or DEFAULT_REPLACEMENT
+        text = replacement_text(choice.findings.evaluation.abstention_response, is_json=choice.is_json)
         return ReplacementText(choice=choice.index, text=choice.texts[None].replace(text), frame=frame)
 
     def _end_choice(self, choice: Choice, reason: str, frame: Frame) -> ChoiceEnd:

@@ -15,6 +15,7 @@ from app.reply.delivered_text import (
     correction,
     lead_of,
     outgoing_text,
+    replacement_text,
     without_spans,
 )
 from judges.types import Sentence, Span
@@ -190,3 +191,19 @@ def test_cutting_takes_linear_time() -> None:
     begin = time.process_time()
     assert cut(["ab" * 20_000], spans).text == "b" * 20_000
     assert time.process_time() - begin < 5.0
+
+
+@pytest.mark.parametrize(
+    ("abstention", "is_json", "text"),
+    [
+        ("Ask HR.", False, "Ask HR."),
+        (None, False, "I can't give an answer that the provided documents support."),
+        ("", False, "I can't give an answer that the provided documents support."),
+        ("Ask HR.", True, ""),
+        (None, True, ""),
+    ],
+)
+def test_replacement_is_the_policy_text_or_the_default_and_never_in_json(
+    abstention: str | None, is_json: bool, text: str
+) -> None:
+    assert replacement_text(abstention, is_json=is_json) == text

@@ -5,7 +5,7 @@ import asyncio
 import atexit
 import re
 
-from app.reply.stream_guard import DEFAULT_REPLACEMENT
+from app.reply.delivered_text import DEFAULT_REPLACEMENT
 from judges.checker import GroundingChecker
 from judges.label_thresholds import Thresholds
 from judges.testing import ScriptedJudge, entails
