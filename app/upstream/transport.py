@@ -176,6 +176,11 @@ class _Body(httpx.AsyncByteStream):
 
     def __init__(self, response: aiohttp.ClientResponse, *, first_s: float, between_s: float) -> None:
         self._response, self._first_s, self._between_s = response, first_s, between_s
+        self._loop = asyncio.get_running_loop()
+        self._due: float | None = None
+        """When the current wait for data times out. None while no caller waits."""
+        self._next_check: asyncio.TimerHandle | None = None
+        """A single timer for all waits, because a timer for each piece takes longer than reading the piece."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         content, limit_s = self._response.content, self._first_s
@@ -184,8 +189,11 @@ class _Body(httpx.AsyncByteStream):
                 if content.is_eof():
                     data = content.read_nowait()
                 else:
-                    async with asyncio.timeout(limit_s):
-                        data = await content.readany()
+                    self._due = self._loop.time() + limit_s
+                    if self._next_check is None or self._next_check.when() > self._due:
+                        self._check()
+                    data = await content.readany()
+                    self._due = None
             except (aiohttp.ClientError, TimeoutError) as error:
                 if left := content._read_nowait(-1):  # aiohttp raises before it returns the data received so far
                     yield left
@@ -194,7 +202,21 @@ class _Body(httpx.AsyncByteStream):
                 yield data
             limit_s = self._between_s
 
+    def _check(self) -> None:
+        """End a wait that has timed out, or check again when it does."""
+        if self._next_check is not None:
+            self._next_check.cancel()
+            self._next_check = None
+        if self._due is None:
+            return
+        if self._loop.time() >= self._due:
+            self._response.content.set_exception(TimeoutError())
+        else:
+            self._next_check = self._loop.call_at(self._due, self._check)
+
     async def aclose(self) -> None:
+        self._due = None
+        self._check()
         # Once a response has been read to its end, its connection is already back in the pool.
         self._response.close()
 

@@ -8,10 +8,10 @@ unchanged events can be forwarded byte for byte. The raw bytes of all events, jo
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.known_fields import KnownFields, repeats_a_key
@@ -28,8 +28,7 @@ class EventTooLargeError(ValueError):
     """An event exceeds the size limit. None of it is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class SSEEvent:
+class SSEEvent(Struct, frozen=True):
     """One event. ``data`` is None if the event has no ``data:`` field, as with a comment or with only control
     fields."""
 
