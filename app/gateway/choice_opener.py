@@ -142,6 +142,8 @@ def reply_context(
     """Build the context that the choices of the reply to ``parsed`` share. ``kept`` contains the documents that the
     reply may use."""
     decision, available = retrieval.decision, checker.available
+    judges = retrieval.shadowed or retrieval.mode is not Mode.UNTOUCHED
+    body, query = (parsed.body, parsed.query) if judges else ({}, None)  # only a judge needs the question
     unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
     return ReplyContext(
         request_id=request_id,
@@ -161,9 +163,9 @@ def reply_context(
         final_checks=final_checks,
         earlier=retrieval.earlier,
         is_json=parsed.is_json,
-        asked=question_of(parsed.query) if parsed.query else asked_in(parsed.body),
-        question=questions_of(parsed.query) if parsed.query else questions_in(parsed.body),
-        conversation=written_by_user(parsed.body, parsed.query),
+        asked=question_of(query) if query else asked_in(body),
+        question=questions_of(query) if query else questions_in(body),
+        conversation=written_by_user(body, query),
         documents_may_follow=parsed.late,
     )
 
