@@ -82,14 +82,15 @@ class HeuristicClaimExtractor:
             return [_claim(sentence, clause) for clause in self._comments(sentence.text)]
         if ROW.match(sentence.text):
             return [_claim(sentence, clause) for clause in self._row(sentence, previous)]
-        if (answered := self._answered(spoken(fragments(sentence.text, self._resolves)), previous)) is not None:
+        pieces = fragments(sentence.text, self._resolves)
+        if (answered := self._answered(spoken(pieces), previous)) is not None:
             start, end = _trimmed(sentence.text, 0, len(sentence.text))
             return [_claim(sentence, _Clause(answered, start, end))]
         above = self._contexts.above(sentence, previous)
         number = self._contexts.unexpected_number(sentence, previous)
         claims: list[Claim] = []
         before: str | None = None
-        for clause in self._clauses_of(sentence):
+        for clause in self._clauses_of(sentence, pieces):
             if self._is_listed_source(clause.text, above.nearest):
                 continue
             context, question = self._contexts.context_of(
@@ -100,18 +101,19 @@ class HeuristicClaimExtractor:
             before = clause.text
         return claims
 
-    def _clauses_of(self, sentence: Sentence) -> Sequence[_Clause]:
+    def _clauses_of(self, sentence: Sentence, pieces: Sequence[Fragment] = ()) -> Sequence[_Clause]:
+        """Return the clauses of ``sentence``. Pass its fragments if they are already known."""
         key = (sentence.index, sentence.text)
         found = self._clauses.get(key)
         if found is None:
-            found = self._clauses[key] = tuple(self._find_clauses(sentence))
+            pieces = pieces or fragments(sentence.text, self._resolves)
+            found = self._clauses[key] = tuple(self._find_clauses(sentence, pieces))
         return found
 
-    def _find_clauses(self, sentence: Sentence) -> list[_Clause]:
+    def _find_clauses(self, sentence: Sentence, pieces: Sequence[Fragment]) -> list[_Clause]:
         text = sentence.text
         if sentence.in_code or _CODE.match(text):
             return []
-        pieces = fragments(text, self._resolves)
         marked = pieces[0].kind is FragmentKind.MARKER
         if (marked or _NOTE.match(text)) and self._harmless.is_footnote(spoken(pieces)):
             return []

@@ -183,7 +183,8 @@ class HarmlessText:
         is missing from the question and the documents."""
         folded = _fold(text)
         filler = self._rules.fillers.match(folded)
-        found = self._rules.refusals.match(folded, filler.end() if filler else 0) or self._rules.refusals.match(folded)
+        found = self._rules.refusals.match(folded, filler.end()) if filler else None
+        found = found or self._rules.refusals.match(folded)
         if found is None:
             return 0
         end = len(folded)

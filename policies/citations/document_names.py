@@ -119,9 +119,9 @@ class DocumentNames:
     def mentions(self, text: str) -> Iterator[tuple[int, Span]]:
         """Yield each place where ``text`` mentions a source or URL in full, or a title in quotation marks, with the
         document's index. The longest name wins; matches do not overlap."""
-        first = self._root.after.keys()
-        if not first or first.isdisjoint(map(str.casefold, _WORD.findall(text))):
-            return
+        folded = text.casefold()
+        if not any(first in folded for first in self._root.after):
+            return  # most text mentions none, and this takes a fifth of the time of finding its words
         words = [match.span() for match in _WORD.finditer(text)]
         at = 0
         while at < len(words):

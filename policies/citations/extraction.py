@@ -156,6 +156,7 @@ _CODE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 """Code and formulas, in which brackets are not markers."""
+_MAY_BE_CODE = re.compile(r"[`~\\$]")
 
 
 def find_citations(
@@ -208,7 +209,8 @@ def _marked(
     text: str, names: DocumentNames, definitions: FootnoteDefinitions, code: Sequence[Span]
 ) -> list[tuple[str, int | None, Span]]:
     """Return the markers and document names in ``text``, each with its document and span, in text order."""
-    code = [*code, *(Span(*match.span()) for match in _CODE.finditer(text) if not _is_name(match[0], names))]
+    if _MAY_BE_CODE.search(text):
+        code = [*code, *(Span(*match.span()) for match in _CODE.finditer(text) if not _is_name(match[0], names))]
     places = SpanIndex.of(code)
     found: list[tuple[str, int | None, Span]] = []
     for match in BRACKETS.finditer(text):
