@@ -68,7 +68,7 @@ class EvidenceIndex:
         self._place = {id(window): place for place, window in enumerate(windows)}
         self._sentences = sentences
         self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
-        self._bm25 = Bm25([terms(window.judged_text) for window in windows])
+        self._bm25 = Bm25([_terms_of(window.judged_text) for window in windows])
         names = [name for chunk in chunks for name in (chunk.id, chunk.source, chunk.title, chunk.url) if name]
         self.documents = DocumentText([chunk.text for chunk in chunks], names)
 
@@ -91,7 +91,7 @@ class EvidenceIndex:
         all windows come from one chunk."""
         weights = self._weights(claim)
         pairs = [(a, b) for a, b in combinations(windows, 2) if a.chunk_index != b.chunk_index]
-        present = {window: frozenset(terms(window.judged_text)) for window in windows}
+        present = {window: frozenset(_terms_of(window.judged_text)) for window in windows}
         return max(pairs, key=lambda pair: _share(weights, present[pair[0]] | present[pair[1]]), default=None)
 
     def join(self, pair: tuple[Evidence, Evidence], claim: str, *, tokens: int, count: CountTokens) -> str:
@@ -105,7 +105,7 @@ class EvidenceIndex:
         sentences = [sentence for window in pair for sentence in self._sentences[self._place[id(window)]]]
         chosen: set[int] = set()
         left = tokens
-        shares = [_share(weights, frozenset(terms(sentence))) for sentence in sentences]
+        shares = [_share(weights, frozenset(_terms_of(sentence))) for sentence in sentences]
         for place in sorted(range(len(sentences)), key=lambda place: -shares[place]):
             if (length := count(sentences[place])) <= left:
                 chosen.add(place)
@@ -129,18 +129,19 @@ class EvidenceIndex:
             return known
         postings: defaultdict[str, list[int]] = defaultdict(list)
         for number, sentence in enumerate(self._sentences[place]):
-            for term in dict.fromkeys(terms(sentence)):
+            for term in dict.fromkeys(_terms_of(sentence)):
                 postings[term].append(number)
         return self._postings.setdefault(place, postings)
 
     def _weights(self, claim: str) -> Mapping[str, float]:
-        return {term: self._bm25.weight(term) for term in terms(claim)}
+        return {term: self._bm25.weight(term) for term in _terms_of(claim)}
 
 
-@lru_cache(maxsize=64)
-def _terms_of(claim: str) -> tuple[str, ...]:
-    """Extract the terms of a claim. The result is cached, because a claim is looked up more than once."""
-    return tuple(terms(claim))
+@lru_cache(maxsize=2_048)
+def _terms_of(text: str) -> tuple[str, ...]:
+    """Extract the terms of a claim, window or sentence. The result (about 2 KiB) is cached, because a claim is looked
+    up more than once and documents recur."""
+    return tuple(terms(text))
 
 
 def _share(weights: Mapping[str, float], present: frozenset[str]) -> float:

@@ -239,7 +239,8 @@ class GroundingEvaluator(Category):
             case Phase.AFTER_WORKFLOW:
                 result = _check_reply(rules, inputs) if inputs.final else _check_request(rules, inputs)
         notes, warnings = llm_notes(rules, inputs, phase)
-        return replace(result, notes={**result.notes, **unused_scores(rules, inputs), **notes}, warnings=warnings)
+        notes = {**result.notes, **unused_scores(rules, inputs), **notes}
+        return replace(result, notes=notes, warnings=warnings) if notes or warnings else result
 
 
 def _check_sentences(rules: GroundingRules, inputs: PolicyInputs) -> CategoryResult:
