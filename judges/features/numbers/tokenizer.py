@@ -21,6 +21,8 @@ class Token(Struct, frozen=True):
 _CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _SCAN: Final = re.compile(
     rf"""
+    (?!\ )  # No token begins with a space. Without this line, each space is compared with every alternative.
+    (?:
       (?P<plain>[a-zA-Z]{{3,}}(?=[\ ,;\n]))
     | (?P<url>(?:https?://|www\.)[^\s<>"'{_CJK}]+)
     | (?P<email>[a-zA-Z0-9.+-]{{1,64}}@[a-zA-Z0-9-]{{1,63}}(?:\.[a-zA-Z0-9-]{{1,63}}){{1,6}})
@@ -42,6 +44,7 @@ _SCAN: Final = re.compile(
     | (?P<possessive>(?<=[\d"”)\ ])'s(?![^\W_]))
     | (?P<word>[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)*)
     | (?P<mark>[+.!?;:,()\[\]%$€£¥₹§~≈<>≥≤°/…。！？、；「」«»“”"\n-])
+    )
     """,
     re.VERBOSE,
 )
