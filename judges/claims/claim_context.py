@@ -163,6 +163,15 @@ class ContextFinder:
         recent = reversed(previous[-_MAX_LOOK_BACK:])
         return next((one.plain for one in recent if QUESTION.search(one.plain)), asked)
 
+    def has_statement(self, previous: Sequence[Sentence]) -> bool:
+        """Return whether a sentence after the nearest question makes a claim."""
+        for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
+            if QUESTION.search(sentence.plain) or sentence.index < 0:
+                return False
+            if self._stated(sentence):
+                return True
+        return False
+
     def _question(self, previous: Sequence[Sentence]) -> str:
         """Return the last question if no claim follows it, otherwise ""."""
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):

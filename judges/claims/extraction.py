@@ -83,11 +83,11 @@ class HeuristicClaimExtractor:
         if ROW.match(sentence.text):
             return [_claim(sentence, clause) for clause in self._row(sentence, previous)]
         pieces = fragments(sentence.text, self._resolves)
-        if (answered := self._answered(spoken(pieces), previous)) is not None:
-            start, end = _trimmed(sentence.text, 0, len(sentence.text))
-            return [_claim(sentence, _Clause(answered, start, end))]
-        above = self._contexts.above(sentence, previous)
         number = self._contexts.unexpected_number(sentence, previous)
+        whole = _trimmed(sentence.text, 0, len(sentence.text))
+        if not number and (answered := self._answered(spoken(pieces), previous)) is not None:
+            return [_claim(sentence, _Clause(answered, *whole))]
+        above = self._contexts.above(sentence, previous)
         claims: list[Claim] = []
         before: str | None = None
         for clause in self._clauses_of(sentence, pieces):
@@ -99,6 +99,8 @@ class HeuristicClaimExtractor:
             told = replace(clause, text=f"{number} {clause.text}") if number and before is None else clause
             claims.append(_claim(sentence, told, context=context, question=question))
             before = clause.text
+        if number and not claims:
+            return [_claim(sentence, _Clause(f"{number} {spoken(pieces)}", *whole))]
         return claims
 
     def _clauses_of(self, sentence: Sentence, pieces: Sequence[Fragment] = ()) -> Sequence[_Clause]:
@@ -143,19 +145,19 @@ class HeuristicClaimExtractor:
         label = self._rules.labels.match(fold(text))
         if label and harmless.is_label(text[label.end() :], numbers=True):
             return None
-        rest = text
+        rest, said = text, False
         while has_words(rest):
-            if harmless.is_courtesy(rest):
+            if harmless.is_courtesy(rest) and not (said and harmless.is_answer(rest)):
                 return None
             if refused := harmless.refusal(rest):
-                rest = self._after_contrast(rest[refused:].lstrip())
+                rest, said = self._after_contrast(rest[refused:].lstrip()), True
                 continue
             if end := harmless.prefix(rest):
                 rest = rest[end:].lstrip()
                 continue
             question, bare = self._without_introduction(rest)
             if bare != rest:
-                asked, rest = question or asked, bare
+                asked, rest, said = question or asked, bare, True
                 continue
             if (tag := harmless.suffix(rest)) < len(rest):
                 rest = rest[:tag]
@@ -204,7 +206,7 @@ class HeuristicClaimExtractor:
         if not self._harmless.is_answer(text):
             return None
         question = self._contexts.question_before(previous)
-        if not self._harmless.answers(text, question):
+        if not self._harmless.answers(text, question, stated=self._contexts.has_statement(previous)):
             return None
         return f"{question} {text}" if question else text
 

@@ -19,14 +19,22 @@ from judges.features.words.document_text import words_of
 from judges.text.languages.rules import LANGUAGES, claim_rules, words_in
 
 _END_MARKS: Final = '.!…。！,:：)]"”’*_'
-_START: Final = re.compile(r"[\s(\[\"“‘*_¡¿–—-]*")
+_START: Final = re.compile(r"[\s(\[\"“‘*_¡¿.…!–—-]*")
 _QUESTION: Final = re.compile(r"[?？]\s*\Z")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?？])\s+|\n")
 _SUBORDINATE: Final = re.compile(
     r"\s*(?:whether|if|how|what|when|which|who|whose|where|why|or|nor|and (?:i|we) |ob|wie|was|wann"
     r"|welche\w*|wer|wo|oder|noch|si|comment|quand|quel\w*|qui|où|ou|cómo|cuándo|cuál\w*|quién|dónde|o|ni)\b"
 )
 _CLAUSE: Final = re.compile(r"[,;:–—](?=\s)|\b(?:but|however|aber|jedoch|mais|pero|sino)\b")
-_NUMBERING: Final = re.compile(r"\A(?:\d{1,2}(?:\.\d{1,2}){0,3}[.)]?|[ivx]{1,5}[.)]|[a-z][.)])\s+")
+_NUMBERING: Final = re.compile(
+    r"\A(?:\d{1,2}(?:\.\d{1,2}){0,3}[.)]|[ivx]{1,5}[.)]|[a-z][.)])\s+(?=(?P<next>[^\W\d_]+))"
+)
+_UNITS: Final = frozenset({*vocabulary.UNITS, *vocabulary.PERIODS, *vocabulary.CURRENCIES, *vocabulary.SCALES}) | {
+    *vocabulary.PERCENT,
+    *vocabulary.POINTS,
+    *vocabulary.HOW_OFTEN,
+}
 _THAT: Final = re.compile(r"(?<!\w)(?:that|dass|que)\s+(?!you\b|i\b|we\b|sie\b|ich\b|wir\b|vous\b|je\b|nous\b)")
 """Words in a question that introduce text stated as a fact."""
 _JOINS: Final = re.compile(
@@ -104,6 +112,8 @@ class _Table:
     tags: re.Pattern[str]
     questions: re.Pattern[str]
     answers: re.Pattern[str]
+    assents: re.Pattern[str]
+    wishes: re.Pattern[str]
     open_questions: re.Pattern[str]
     closed: re.Pattern[str]
     words: frozenset[str]
@@ -199,7 +209,7 @@ class HarmlessText:
         """Return whether ``text`` (a heading, table header or lead-in) contains only function words and words from the
         question or the documents. With ``numbers``, their numbers are allowed too, as in the name of a source.
         """
-        folded = _NUMBERING.sub("", _bare(text).rstrip(":： "), count=1)
+        folded = _without_ordinal(_bare(text).rstrip(":： "))
         if self._table.courtesies.fullmatch(folded) and self.is_courtesy(folded):
             return True
         bare = self._without_identifiers(_LEAD.sub("", _AND.sub("", folded)))
@@ -235,18 +245,32 @@ class HarmlessText:
         return all(self._known.has(word) for word in words_of(text) if any(map(str.isdecimal, word)))
 
     def is_answer(self, text: str) -> bool:
-        """Return whether ``text`` looks like a "yes" or "no"."""
-        return self._table.answers.fullmatch(_bare(text)) is not None
+        """Return whether ``text`` looks like a "yes" or "no", with or without an introduction ("Oh, sure!")."""
+        return self._table.answers.fullmatch(self._core(text)) is not None
 
-    def answers(self, text: str, question: str) -> bool:
+    def answers(self, text: str, question: str, *, stated: bool = False) -> bool:
         """Return whether ``text``, which looks like a "yes" or "no", answers the question. If it could also be a
-        courtesy ("Of course!"), it counts as an answer only after a yes-or-no question.
+        courtesy ("Of course!"), it counts as an answer only after a yes-or-no question; a wish ("Enjoy!") only if
+        nothing has been ``stated`` since the question.
         """
-        return self._table.courtesies.fullmatch(_bare(text)) is None or self._is_closed(question)
+        core, table = self._core(text), self._table
+        if not table.courtesies.fullmatch(core):
+            return True
+        return self._is_closed(question) and not (stated and table.wishes.fullmatch(core))
+
+    def _core(self, text: str) -> str:
+        """Return ``text`` without an introduction or a question tag, as ``_bare`` does."""
+        rest = text[self.prefix(text) :]
+        return _AND.sub("", _bare(rest[: self.suffix(rest)]))
 
     def _is_closed(self, question: str) -> bool:
-        """Return whether ``question`` can be answered with yes or no."""
-        return _QUESTION.search(question) is not None and self._table.closed.search(_fold(question)) is not None
+        """Return whether ``question`` can be answered with yes or no. Users leave out question marks."""
+        folded, table = _fold(question), self._table
+        last = _SENTENCE_END.split(folded.rstrip(" \n.!?？"))[-1]
+        if not _QUESTION.search(question):
+            return table.closed.match(last) is not None
+        asks_more = any(word in _ASKS or table.open_questions.fullmatch(word) for word in words_of(last))
+        return not asks_more or table.closed.search(folded) is not None
 
     def _prefix(self, folded: str, at: int) -> int:
         begin = start.end() if (start := _START.match(folded, at)) else at
@@ -314,6 +338,12 @@ def _bare(text: str) -> str:
     return re.sub(r"\s+", " ", folded[start:end].rstrip("?？"))
 
 
+def _without_ordinal(folded: str) -> str:
+    """Return ``folded`` without the number of a heading ("1. Refunds"). A number before a unit counts something."""
+    found = _NUMBERING.match(folded)
+    return folded[found.end() :] if found and found["next"] not in _UNITS else folded
+
+
 @lru_cache(maxsize=8)
 def _table(languages: Sequence[str]) -> _Table:
     data = tomllib.loads((resources.files("judges.text.languages") / "harmless.toml").read_text(encoding="utf-8"))
@@ -327,15 +357,18 @@ def _table(languages: Sequence[str]) -> _Table:
     def listed(name: str) -> frozenset[str]:
         return frozenset(word for table in tables for word in table.get(name, "").split())
 
+    courtesies = f"{every('courtesies')}|{every('assents')}|{every('wishes')}"
     return _Table(
-        courtesies=re.compile(f"(?:{every('courtesies')})"),
+        courtesies=re.compile(f"(?:{courtesies})"),
         prefixes=re.compile(
-            rf"(?:(?:{every('prefixes')})(?:\s*[,:]\s*|\s+)|(?:{every('courtesies')})\s*(?:[,:!;]|[–—-](?=\s))"
+            rf"(?:(?:{every('prefixes')})(?:\s*[,:]\s*|\s+)|(?:{courtesies})\s*(?:[,:!;]|[–—-](?=\s))"
             r"(?!\s*(?:an?|the) [^,]{1,80},)\s*)"  # "Hey Jude, a song by the Beatles, ..."
         ),
-        tags=re.compile(rf"\s*(?:,|[.!]|–|—|\()\s*(?:{every('tags')})\)?\s*[?？.!]*\s*\Z"),
+        tags=re.compile(rf"\s*,\s*(?:{every('tags')})\s*[?？]\s*\Z"),
         questions=re.compile(f"(?:{every('questions')})"),
-        answers=re.compile(f"(?:{every('answers')})"),
+        answers=re.compile(f"(?:{every('answers')}|{every('assents')}|{every('wishes')})"),
+        assents=re.compile(f"(?:{every('assents')})"),
+        wishes=re.compile(f"(?:{every('wishes')})"),
         open_questions=re.compile(rf"(?:{every('open_questions')})\b"),
         closed=re.compile(
             rf"(?:\A|[.!?:,\n]\s*)(?:{'|'.join(table['closed'].replace('’', chr(39)) for table in tables)})"

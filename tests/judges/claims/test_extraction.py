@@ -34,7 +34,7 @@ def last(text: str) -> Claim:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_harmless_sentences_have_no_claim(case: dict[str, Any]) -> None:
     found = extract(case["answer"], truncated=case.get("truncated", False))
-    stating = {"G025": [0], "G026": [1]}.get(case["id"], [])  # a question, a fragment
+    stating = {"G025": [0, 1], "G026": [1]}.get(case["id"], [])  # a question and an instruction, a fragment
     silent = [place for place in case.get("not_a_claim", []) if place not in stating]
     assert [place for place, of_one in enumerate(found) if not of_one] == silent
 
@@ -44,7 +44,7 @@ def test_harmless_sentences_have_no_claim(case: dict[str, Any]) -> None:
     [
         "Is it valid?", "¿Quiere saber el plazo?", "有給休暇ですか？", "**Is it?**",
         "Hello!", "Hi Ms Smith,", "Great question!", "Of course.", "Sehr geehrte Frau Roy,",
-        "Bonjour !", "Claro que sí.", "Wait!", "I hope this helps.", "Let me know if you need more.",
+        "Bonjour !", "Claro que sí.", "Well!", "I hope this helps.", "Let me know if you need more.",
         "Feel free to ask.", "Here's a summary of the policy.", "N’hésitez pas à me contacter.",
         "Ich hoffe, das hilft.", "Espero que ayude.", "I’m happy to help.", "IDK", "I don’t know.",
         "I'm sorry, but I can't answer that.", "Unfortunately, the documents do not mention dogs.",
@@ -83,6 +83,11 @@ def test_text_without_a_claim(text: str) -> None:
         "10 Gates (see https://a.example)",
         "He sold apples; pears; figs.",
         "Node.js",
+        "Stop.",
+        "Wait!",
+        "The fee is 5 euros, no.",
+        "I don't know, but OK.",
+        "9000. OK.",
         "[^2]: Part-time staff receive less.",
         "[1] handbook.pdf says so",
     ],

@@ -81,14 +81,30 @@ def test_refusal_ends_where_a_statement_begins(text: str, refused: str) -> None:
     assert text[: HARMLESS.refusal(text)] == refused
 
 
-@pytest.mark.parametrize("text", ["Rate limit", "Summary", "Key points:", "1. Refunds", "Refund timeline", "Plan"])
+@pytest.mark.parametrize(
+    "text", ["Rate limit", "Summary", "Key points:", "1. Refunds", "ii) Refunds", "Refund timeline", "Plan"]
+)
 def test_label_of_known_words_states_nothing(text: str) -> None:
     assert HARMLESS.is_label(text)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["The rate limit is 9000", "The rate limit is 500", "Take 8 tablets", "Zebra policy", "No refunds", "500 requests"],
+    [
+        "The rate limit is 9000",
+        "The rate limit is 500",
+        "Take 8 tablets",
+        "Zebra policy",
+        "No refunds",
+        "500 requests",
+        "30 days",
+        "5.5 days",
+        "12.30 euros:",
+        "3. days",
+        "v. minutes",
+        "2. 5 days",
+        "30",
+    ],
 )
 def test_label_with_a_statement_or_name_is_a_claim(text: str) -> None:
     assert not HARMLESS.is_label(text)
@@ -121,9 +137,50 @@ def test_yes_states_what_a_closed_question_asks() -> None:
     assert not HARMLESS.answers("Of course!", "How do refunds work?")
 
 
-def test_question_tag_is_no_part_of_a_statement() -> None:
-    text = "The limit is 9000, right?"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OK.", "...Yes.", "— no", "((yes))", "Oh, sure!", "OK, right?", "Sounds like an excellent plan.", "Any time!",
+        "With pleasure.", "That should do the trick.", "Enjoy your meal!", "Please try again later.", "Claro que sí.",
+        "Gute Idee!", "Très bien.", "Va bene.", "Com certeza!", "Geen probleem.",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "question", ["May I take 8 tablets?", "is it 9000", "The limit is 9000, right?", "Hello. So 8?"]
+)
+def test_courtesy_that_can_answer_the_question_is_an_answer(text: str, question: str) -> None:
+    assert HARMLESS.is_answer(text)
+    assert HARMLESS.answers(text, question)
+
+
+@pytest.mark.parametrize("text", ["Sure!", "Great.", "Enjoy your stay!", "Gerne!", "Bien sûr !", "Perfecto."])
+@pytest.mark.parametrize("question", ["How do refunds work?", "Tell me the rate limit.", "Was muss ich zahlen?"])
+def test_courtesy_answers_no_open_question(text: str, question: str) -> None:
+    assert HARMLESS.is_courtesy(text)
+    assert not HARMLESS.answers(text, question)
+
+
+def test_wish_after_a_statement_is_no_answer() -> None:
+    assert not HARMLESS.answers("Enjoy!", "Is it 9000?", stated=True)
+    assert HARMLESS.answers("Sure!", "Is it 9000?", stated=True)
+
+
+@pytest.mark.parametrize("text", ["Stop.", "Wait!", "Hold on.", "Please wait.", "Please, stop."])
+def test_instruction_is_no_courtesy(text: str) -> None:
+    assert not HARMLESS.is_courtesy(text)
+
+
+@pytest.mark.parametrize("text", ["The limit is 9000, right?", "The limit is 9000, isn't it?"])
+def test_question_tag_is_no_part_of_a_statement(text: str) -> None:
     assert text[: HARMLESS.suffix(text)] == "The limit is 9000"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The limit is 9000, no.", "The limit is 9000 (no)", "The limit is 9000. Yes?", "Well... yes!", "It is — no?"],
+)
+def test_word_without_a_comma_and_a_question_mark_is_no_tag(text: str) -> None:
+    assert HARMLESS.suffix(text) == len(text)
 
 
 def test_documents_quote_whole_words_up_to_white_space() -> None:
