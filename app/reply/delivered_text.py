@@ -21,6 +21,7 @@ _LEAD = re.compile(
     r"(?P<gap>\s*)"
     r"(?P<marker>(?:>[ \t]?){0,8}(?:(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+(?:\[[ xX]\][ \t]+)?)?)"
 )
+_BULLETS = "-*+•◦‣▪–—"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,10 @@ class Lead:
 
     def then(self, own: "Lead") -> "Lead":
         """Return the lead of the next sentence if the sentence with this lead is left out. ``own`` is the original lead
-        of the next sentence. The stronger break is kept, and a list item keeps its marker as long as some of its text
-        remains.
+        of the next sentence. The stronger break is kept, and a list item remains one as long as some of its text
+        remains. Its number or check mark is left out, because it was judged with the first sentence only.
         """
-        marker = own.marker if own.marker or "\n" in own.gap else self.marker
+        marker = own.marker if own.marker or "\n" in own.gap else _bullet(self.marker)
         if own.gap and own.gap.count("\n") >= self.gap.count("\n"):
             return Lead(own.gap, marker)
         indent = own.gap[own.gap.rfind("\n") + 1 :] if "\n" in own.gap else ""
@@ -93,13 +94,19 @@ def _overlapping(
 def _cut_out(part: TextSlice, gone: Sequence[tuple[int, int]]) -> TextSlice:
     edges = [0, *(edge for pair in gone for edge in pair), len(part.text)]
     text = "".join(part.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
-    tokens, at, first = [], 0, 0
-    for token in part.tokens:
-        begin, at = at, at + len(str(token.get("token", "")))
-        first, overlapping = _overlapping(gone, first, begin, at)
+    tokens, first = [], 0
+    # Tokens that don't spell the text could spell what is left out.
+    for token, (begin, end) in zip(part.tokens, places_of(part.tokens, part.text) or (), strict=False):
+        first, overlapping = _overlapping(gone, first, begin, end)
         if not overlapping:
             tokens.append(token)
     return TextSlice(frame=part.frame, text=text, tokens=tokens)
+
+
+def _bullet(marker: str) -> str:
+    """Replace the number and the check mark of a list item by a bullet."""
+    item = marker.lstrip("> \t")
+    return f"{marker[: -len(item)]}{item[0] if item[0] in _BULLETS else '-'} " if item else marker
 
 
 def lead_of(text: str) -> Lead:

@@ -332,11 +332,13 @@ class StreamGuard:
         )
 
     def _pass(self, item: Output) -> Sequence[Output]:
-        if not isinstance(item, Passthrough | FrameRemainder) or item.choice is None:
+        if not isinstance(item, Passthrough | FrameRemainder | ReleasedText) or item.choice is None:
             return (item,)
         choice = self._choices[item.choice]
         if choice.findings.blocked:
             return ()
+        if isinstance(item, ReleasedText):  # sent before it is judged (``live``)
+            return (item,)
         # Content that follows held text must stay after it. Content waits even if there is no text yet, because it must
         # not have been sent if the reply is blocked at the end.
         outputs = self._release_output(choice, item) if choice.held or _is_content(item) else (item,)

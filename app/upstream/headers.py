@@ -27,9 +27,22 @@ _RETURNED = frozenset(
      "retry-after-ms"}
 )  # fmt: skip
 _RETURNED_PREFIXES = ("x-ratelimit-", "openai-", "anthropic-")
-_WORDS = re.compile(r"[^\W\d_]\s+[^\W\d_]")
-"""Matches a header value with several words, which counts as text. Only headers with ids, counts and times are
-returned."""
+_PARTS = frozenset(
+    {"claim", "day", "dynamic", "fallback", "fast", "hour", "id", "images", "input", "limit", "minute", "model",
+     "month", "ms", "organization", "output", "overage", "percentage", "period", "policy", "priority",
+     "processing", "project", "ratelimit", "remaining", "renewalperiod", "representative", "req", "request",
+     "requests", "reset", "rpd", "rpm", "second", "status", "tier", "time", "tokens", "tpd", "tpm", "unified",
+     "usage", "used", "utilization", "version", "week", "5h", "7d"}
+)  # fmt: skip
+"""The words that may follow these prefixes. A name, too, could be a message."""
+_VALUE = re.compile(
+    r"""[\w.:@/+=%~-]*                                                         # an id, a number, a duration, a time
+    |[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(?:\s*;\s*[A-Za-z0-9-]+="?[\w.:/+-]+"?)*   # a media type
+    |\d+(?:,\s*\d+;w=\d+)+                                                     # a rate limit and its windows
+    |(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),\ \d\d\ [A-Z][a-z]{2}\ \d{4}\ [\d:]{8}\ GMT""",
+    re.ASCII | re.VERBOSE,
+)
+"""The values that are returned. None of them has several words."""
 _RETURNED_UNREAD = _RETURNED | {
     # A client needs them to read a body that the gateway forwards unchanged: a file, an image, audio.
     "content-encoding", "content-disposition", "content-range", "accept-ranges", "etag", "last-modified",
@@ -83,18 +96,25 @@ class OutgoingHeaders:
 
 
 def returned_headers(response: httpx.Response, *, read: bool) -> Headers:
-    """Return the upstream's headers for the client. A header can contain text, so only known headers are returned, and
-    headers whose value has several words are left out.
+    """Return the upstream's headers for the client. A header can contain text, so only known headers with a value of a
+    known form are returned: an id, a number, a time or a media type.
 
     ``read`` means that the gateway reads the body. Otherwise, the body is forwarded unchanged, with the headers that
     describe it.
     """
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
     names = _RETURNED if read else _RETURNED_UNREAD
-    named = [item for item in headers if item[0] in names or item[0].startswith(_RETURNED_PREFIXES)]
-    named = [item for item in named if not (read and _WORDS.search(item[1]))]
+    named = [item for item in headers if item[0] in names or _has_known_parts(item[0])]
+    named = [item for item in named if not read or _VALUE.fullmatch(item[1])]
     hop = _named_by_connection(headers)
     return [*(item for item in named if item[0] not in hop), *_HARMLESS]
+
+
+def _has_known_parts(name: str) -> bool:
+    return any(
+        name.startswith(prefix) and _PARTS.issuperset(name.removeprefix(prefix).split("-"))
+        for prefix in _RETURNED_PREFIXES
+    )
 
 
 def _named_by_connection(headers: Headers) -> frozenset[str]:

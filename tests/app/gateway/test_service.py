@@ -216,6 +216,29 @@ class TestOtherModes:
         assert finish_of(stream) == ["content_filter"]
         assert stream[-1] == "[DONE]"
 
+    async def test_live_mode_sends_no_text_of_a_choice_after_its_block(self) -> None:
+        """Even if it arrives in frames with text of a choice that goes on."""
+
+        def both(first: str, second: str) -> dict[str, Any]:
+            frame = chunk({"content": first})
+            return {**frame, "choices": [*frame["choices"], *chunk({"content": second}, index=1)["choices"]]}
+
+        pairs = [both(f"{TRUE} ", f"{FALSE} "), *(both(f"{TRUE} ", f"{UNKNOWN} ") for _ in range(5))]
+        at = await bench(
+            sse(*pairs, chunk({}, "stop"), chunk({}, "stop", index=1)), policy(stream_mode="live", **BLOCK)
+        )
+        stream = await at.stream(n=2)
+        assert text_of(stream) == f"{TRUE} " * 6
+        choices = [
+            choice
+            for frame in stream
+            if isinstance(frame, dict)
+            for choice in frame["choices"]
+            if choice["index"] == 1 and (choice["delta"].get("content") or choice["finish_reason"])
+        ]
+        assert choices[-1]["finish_reason"] == "content_filter"
+        assert sum(choice["finish_reason"] is not None for choice in choices) == 1
+
     async def test_final_mode_shows_nothing_of_a_blocked_reply(self) -> None:
         at = await bench(
             said(f"{TRUE} ", UNKNOWN),

@@ -67,6 +67,13 @@ def test_leading_break_and_marker_are_recognised(text: str, gap: str, marker: st
         ("\n", "Sun.", "\nSun."),
         (" Rain.", "Sun.", " Sun."),
         ("雨。", "晴。", "晴。"),
+        # A number or a check mark was judged with the sentence that is left out.
+        ("\n30. Rain.", " Sun.", "\n- Sun."),
+        ("\n(b) Rain.", " Sun.", "\n- Sun."),
+        ("\n> 2) Rain.", " Sun.", "\n> - Sun."),
+        ("\n* [x] Rain.", " Sun.", "\n* Sun."),
+        ("\n3. [ ] Rain.", " Sun.", "\n- Sun."),
+        ("\n30. Rain.", "\n31. Sun.", "\n31. Sun."),
     ],
 )
 def test_one_break_remains_and_the_item_keeps_its_marker(left_out: str, following: str, closed: str) -> None:
@@ -207,3 +214,15 @@ def test_replacement_is_the_policy_text_or_the_default_and_never_in_json(
     abstention: str | None, is_json: bool, text: str
 ) -> None:
     assert replacement_text(abstention, is_json=is_json) == text
+
+
+def test_tokens_of_left_out_text_are_left_out_even_if_named_by_their_bytes() -> None:
+    """Their names are longer than their text. Tokens that don't spell the text are left out too."""
+    text = "🙂 Rain<!-- 8 -->."
+    bytes_of_it = [{"token": f"\\x{byte:02x}", "bytes": [byte]} for byte in "🙂".encode()]
+    words = [{"token": word, "bytes": list(word.encode())} for word in (" Rain", "<!--", " 8", " -->", ".")]
+    sentence = Sentence(index=0, text=text, span=Span(0, len(text)), plain=text)
+    for tokens, left in ((bytes_of_it + words, [*bytes_of_it, words[0], words[-1]]), (bytes_of_it, [])):
+        whole = outgoing_text([TextSlice(frame=FRAME, text=text, tokens=tokens)])
+        cut = without_spans(whole, sentence, [Span(text.index("<"), text.index(">") + 1)])
+        assert (cut.text, list(cut.slices[0].tokens)) == ("🙂 Rain.", left)
