@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
-from judges.text.fragments import Fragment, FragmentKind, Resolves
+from judges.text.fragments import Fragment, FragmentKind, Resolves, join_surrogates
 from judges.text.markdown import code_fragments, fragments
 from judges.types import ClaimVerdict, Part, Sentence, Span, Standing
 
@@ -18,7 +18,12 @@ CODE = "code"
 JSON = "json"
 SYMBOL = "symbol"
 
-_WORDLESS = re.compile(r"(?P<address>(?:[a-zA-Z][a-zA-Z0-9+.-]{1,30}://|www\.|mailto:)\S+)|(?P<symbol>[^\x00-\x7f])")
+_WORDLESS = re.compile(
+    r"(?P<address>(?:[a-zA-Z][a-zA-Z0-9+.-]{1,30}://|www\.|mailto:)\S+)"
+    r"|(?P<symbol>[\ud800-\udbff][\udc00-\udfff]|[^\x00-\x7f])"
+)
+_ADDRESS_ATTRIBUTE = re.compile(r"(?:href|src)\s*=\s*(?P<value>\"[^\"\s]*\"|'[^'\s]*'|[^\"'\s]+)", re.IGNORECASE)
+_SHOWN = frozenset([FragmentKind.TEXT, FragmentKind.SYNTAX, FragmentKind.ORDINAL, FragmentKind.MARKER])
 _AFTER_ADDRESS = ".,;:!?)]}>\"'*_"
 _DECORATION = frozenset("😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎👉👇🚀💬🤝▪▫●○■□◆◇▶►➤➜•°©®™´`¨¯¸")
 """Symbols used as greetings or decoration."""
@@ -99,7 +104,25 @@ def _sentence_parts(
 ) -> Iterator[Part]:
     if in_code or _is_code(text):
         return _code_parts(text, offset, claims, known)
-    return _text_parts(text, offset, claims, known, resolves)
+    found = list(_text_parts(text, offset, claims, known, resolves))
+    if kind := _formed_kind(text, offset, found, known, resolves):
+        return iter([Part(span=Span(offset, offset + len(text)), standing=Standing.UNJUDGED, kind=kind)])
+    return iter(found)
+
+
+def _formed_kind(
+    text: str, offset: int, found: Sequence[Part], known: KnownText, resolves: Resolves | None
+) -> str | None:
+    """Return the kind of unjudged markup that forms when unjudged parts are left out, or None if none forms. Either all
+    of them are left out or only invisible characters."""
+    for gone in (frozenset(part.kind for part in found), frozenset([FragmentKind.INVISIBLE.value])):
+        kept = [part.span for part in found if part.standing is not Standing.UNJUDGED or part.kind not in gone]
+        rest = "".join(text[span.start - offset : span.end - offset] for span in kept)
+        if len(rest) < len(text):
+            for piece in fragments(rest, resolves):
+                if piece.kind not in _SHOWN and not _is_quoted(rest, piece, known):
+                    return piece.kind.value
+    return None
 
 
 def _text_parts(text: str, offset: int, claims: _Claims, known: KnownText, resolves: Resolves | None) -> Iterator[Part]:
@@ -114,7 +137,7 @@ def _text_parts(text: str, offset: int, claims: _Claims, known: KnownText, resol
                         yield part
             case FragmentKind.SYNTAX | FragmentKind.ORDINAL | FragmentKind.MARKER:
                 yield from claims.parts(start, end, Standing.HARMLESS)
-            case FragmentKind.LINK | FragmentKind.ATTRIBUTE if known.quotes(_bare(text, piece)):
+            case _ if _is_quoted(text, piece, known):
                 yield Part(span=Span(start, end), standing=Standing.JUDGED)
             case _:
                 yield Part(span=Span(start, end), standing=Standing.UNJUDGED, kind=piece.kind.value)
@@ -126,10 +149,10 @@ def _wordless_parts(text: str, offset: int, span: Span, known: KnownText) -> Ite
     for found in _WORDLESS.finditer(text, start, end):
         if found.lastgroup == "address":
             kind, judged = FragmentKind.LINK.value, known.quotes(found[0].rstrip(_AFTER_ADDRESS))
-        elif _says_nothing(found[0]):
+        elif _says_nothing(character := join_surrogates(found[0])):
             continue
         else:
-            kind, judged = SYMBOL, known.quotes(found[0])
+            kind, judged = SYMBOL, known.quotes(character)
         if offset + found.start() > at:
             yield Part(span=Span(at, offset + found.start()), standing=Standing.HARMLESS)
         at = offset + found.end()
@@ -177,13 +200,15 @@ def _json_parts(
             yield from claims.parts(sentence.span.start, sentence.span.end, Standing.HARMLESS)
 
 
-def _bare(text: str, piece: Fragment) -> str:
-    """Return the target or title of a link, or the value of an attribute, without quotation marks and brackets."""
+def _is_quoted(text: str, piece: Fragment, known: KnownText) -> bool:
+    """Return whether ``piece`` is the target or title of a link, or an attribute with an address, and a document
+    contains it."""
     raw = text[piece.start : piece.end].strip()
     if piece.kind is FragmentKind.ATTRIBUTE:
-        name, _, value = raw.partition("=")
-        raw = value if name.isalpha() and not any(map(str.isspace, value.strip("\"'"))) else raw
-    return raw.strip("<>\"'() ").removeprefix("mailto:")
+        raw = found["value"] if (found := _ADDRESS_ATTRIBUTE.fullmatch(raw)) else ""
+    elif piece.kind is not FragmentKind.LINK:
+        return False
+    return known.quotes(raw.strip("<>\"'() ").removeprefix("mailto:"))
 
 
 def _is_code(text: str) -> bool:

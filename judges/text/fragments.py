@@ -13,9 +13,10 @@ from msgspec import Struct
 INVISIBLE_CHARACTERS = re.compile(
     "[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-    "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]+"
+    "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]+"
 )
-"""Invisible characters: format and control characters, fillers, variation selectors, tags."""
+"""Invisible characters: format and control characters, fillers, variation selectors, tags. Also surrogates, which come
+from characters that a stream delivered in halves."""
 _JOINERS: Final = frozenset("\u200c\u200d")
 _JOINED_SCRIPTS = re.compile("[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufeff]")
 """Scripts that need joiners and non-joiners: Arabic, Indian scripts, Tibetan, Khmer, Mongolian."""
@@ -40,7 +41,7 @@ class FragmentKind(StrEnum):
     """The attributes of an HTML element."""
     COMMENT = "comment"
     STRUCK = "struck"
-    """Markup that strikes out or hides text. The judge reads the text inside it."""
+    """Markup that may strike out or hide text. The judge reads the text inside it."""
     INVISIBLE = "invisible"
 
 
@@ -84,7 +85,10 @@ def text_fragments(text: str, start: int, end: int) -> Iterator[Fragment]:
 
 def _belongs(text: str, start: int, end: int) -> bool:
     """Return whether the invisible characters affect how their neighbours look: an emoji variant or sequence, or a
-    joiner in a script that needs it."""
+    joiner in a script that needs it. Halves that join to visible characters belong to the text too."""
+    joined = join_surrogates(text[start:end])
+    if len(joined) < end - start:
+        return "\N{REPLACEMENT CHARACTER}" not in joined and not INVISIBLE_CHARACTERS.search(joined)
     if end - start > 2 or start == 0:
         return False
     characters = text[start:end]

@@ -42,25 +42,30 @@ _TITLE = r"\s{1,20}(?:\"[^\"]{0,300}\"|'[^']{0,300}')"
 _DESTINATION = re.compile(rf"\((?P<target>{_TARGET})(?P<title>{_TITLE})?\s{{0,20}}\)")
 _BRACKET = r"[(\[［【（〔⟨{][^()\[\]［］【】（）〔〕⟨⟩{}\n]{1,120}[)\]］】）〕⟩}]"
 _TOKEN = re.compile(
-    r"(?P<comment><!--)"
-    r"|(?P<bogus><[!?][^<>\n]{0,200}>)"
-    r"|(?P<code>(?P<ticks>`{1,3})(?P<literal>[^`]{1,1000})(?P=ticks))"
+    r"(?P<code>(?<!`)(?P<ticks>`{1,3})(?!`)(?P<literal>[^`]{1,1000})(?P=ticks)(?!`))"
     rf"|(?P<cite>{CITATION.pattern})"
     r"|(?P<open>!?\[(?P<label>[^\[\]]{0,500})\])(?=\(|\[[^\[\]]{0,100}\])"
     rf"|(?P<bracket>{_BRACKET})"
     rf"|(?P<nested>[(\[（［]\s?(?:{_BRACKET}(?:\s?[,;&]\s?|\s)?){{1,8}}[)\]）］])"
     r"|(?P<note><sup>\[?\d{1,3}\]?</sup>)"
     r"|<(?P<auto>(?:https?://|mailto:)[^<>\s]{1,1000})>"
-    r"|(?P<tag></?(?P<name>[a-zA-Z][a-zA-Z0-9]{0,15})(?P<attributes>(?:\s[^<>]{0,1000}|/)?)>)"
-    r"|\\(?P<escaped>[!-/:-@\[-`{-~])"
+    r"|(?P<markup><(?=[a-zA-Z/!?]|\Z))"
+    r"|\\(?!<[a-zA-Z/!?])(?P<escaped>[!-/:-@\[-`{-~])"
     r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});)"
     r"|(?P<quote>\n[ \t]{0,8}(?:>[ \t]?){1,8})"
     r"|(?P<struck>~~|(?<=\S)~(?=[\s.,;:!?)\]*_\"'’”|]|\Z))"
     r"|(?P<marks>\*+|_+)"
     r"|(?P<angle><[^<>\n]{1,120}>)"
 )
+_COMMENT = re.compile(r"<!--(?:-?>|.*?--!?>)|<(?:[!?]|/(?![a-zA-Z]))[^>]*>", re.DOTALL)
+_TAG = re.compile(
+    r"</?(?P<name>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:[\s/]++"
+    r"|[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|(?![\"'>])[^\s>]++)?+)?+)*+)>"
+)
+"""Comments and tags, read as browsers read them."""
+_MAX_MARKUP_CHARS = 2000
 _INNER = re.compile(_BRACKET)
-_MARKING = frozenset(["cite", "bracket", "nested", "angle", "tag", "note"])
+_MARKING = frozenset(["cite", "bracket", "nested", "angle", "markup", "note"])
 """Tokens that may be citation markers."""
 _MARKED = re.compile(r"[`*_~<\\\[(【［（〔⟨{&]|\n[ \t]{0,8}>")
 """Every token of inline Markdown contains at least one of these characters; most sentences contain none."""
@@ -68,27 +73,26 @@ _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"^[ \t>]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
 
-_TAGS_LISTED = (
-    "a abbr address article aside audio b blockquote body br button canvas caption center cite code col colgroup dd "
-    "datalist del details dfn dialog div dl dt em figcaption figure font footer form h1 h2 h3 h4 h5 h6 head header hr "
-    "html i iframe img input ins kbd label li link main mark meta nav noembed noframes noscript ol option p picture "
-    "pre q rp rt ruby s samp script section select small source span strike strong style sub summary sup svg table "
-    "tbody td template textarea tfoot th thead time title tr tt u ul var video wbr"
+_SHOWN_TAGS_LISTED = (
+    "a abbr address article aside b big blockquote br caption center cite code dd dfn div dl dt em figcaption figure "
+    "font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd label li main mark nav ol p pre q rt ruby samp section "
+    "small span strong sub summary sup table tbody td tfoot th thead time tr tt u ul var wbr"
 )
-_TAGS: Final = frozenset(_TAGS_LISTED.split())
-"""HTML elements. Any other name in angle brackets is text."""
+_SHOWN_TAGS: Final = frozenset(_SHOWN_TAGS_LISTED.split())
+"""Elements whose text browsers show as it is. Any other element may strike it out or hide it."""
+_OTHER_TAGS_LISTED = (
+    "acronym applet area audio base basefont bdi bdo body button canvas col colgroup data datalist del details dialog "
+    "dir embed fieldset form frame frameset head hgroup html iframe image input keygen legend link listing map marquee "
+    "math menu meta meter nobr noembed noframes noscript object optgroup option output param picture plaintext "
+    "progress rb rp rtc s script search select slot source strike style svg template textarea title track video xmp"
+)
+_OTHER_TAGS: Final = frozenset(_OTHER_TAGS_LISTED.split())
+"""All other elements. A name in angle brackets that isn't an element may be that of a document."""
 _INLINE_TAGS_LISTED = (
-    "a abbr b cite code del dfn em font i ins kbd label mark q rp rt ruby s samp small span strike strong time tt "
-    "u var wbr"
+    "a abbr b big cite code dfn em font i ins kbd label mark q rt ruby samp small span strong time tt u var wbr"
 )
 _INLINE_TAGS: Final = frozenset(_INLINE_TAGS_LISTED.split())
 """Elements that may be inside a word; all others separate words."""
-_STRIKING_LISTED = (
-    "audio canvas datalist del dialog head iframe noembed noframes noscript picture rp s script select strike style "
-    "svg template title video"
-)
-_STRIKING: Final = frozenset(_STRIKING_LISTED.split())
-"""Elements whose text browsers strike out or hide."""
 
 
 def plain(text: str) -> str:
@@ -189,7 +193,10 @@ def _definition(text: str, found: re.Match[str], resolves: Resolves | None) -> I
         if label.strip("[]^").isdecimal()
         else FragmentKind.TEXT
     )
-    yield Fragment(start, end, kind, label if kind is FragmentKind.TEXT else "")
+    if kind is FragmentKind.TEXT:
+        yield from _inline(text, start, end, resolves)
+    else:
+        yield Fragment(start, end, kind)
     yield from _gap(end, found.start("target"))
     yield Fragment(*found.span("target"), FragmentKind.LINK)
     after = found.end("target")
@@ -261,11 +268,6 @@ def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
     """Return the fragments of a token, or None if it is text."""
     start, stop = found.span()
     match found.lastgroup:
-        case "comment":
-            close = text.find("-->", stop, end)
-            return [Fragment(start, close + len("-->"), FragmentKind.COMMENT)] if close >= 0 else None
-        case "bogus":  # browsers take it for a comment
-            return [Fragment(start, stop, FragmentKind.COMMENT)]
         case "code":
             opening, closing = found.span("literal")
             return [
@@ -281,8 +283,8 @@ def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
             return _link(text, found, end, resolves)
         case "note":
             return _note(text, found, resolves)
-        case "tag":
-            return _element(found) or _bracket(found, resolves)
+        case "markup":
+            return _markup(text, start, end, resolves)
         case _:
             return _simple_token(found)
 
@@ -389,23 +391,29 @@ def _note(text: str, found: re.Match[str], resolves: Resolves | None) -> list[Fr
     ]
 
 
-def _element(found: re.Match[str]) -> list[Fragment] | None:
-    name = found["name"].lower()
-    if name not in _TAGS:
-        return None
-    start, stop = found.span()
-    said = "" if name in _INLINE_TAGS else "^" if name == "sup" and found[0][1] != "/" else " "
-    attributes = found["attributes"].strip().rstrip("/").rstrip()
-    if name in _STRIKING:
-        return [Fragment(start, stop, FragmentKind.STRUCK, said)]
+def _markup(text: str, start: int, end: int, resolves: Resolves | None) -> list[Fragment]:
+    """Return the fragments of a comment or tag. If it doesn't end here, it may end in later text, so its beginning is
+    unjudged."""
+    limit = min(end, start + _MAX_MARKUP_CHARS)
+    if comment := _COMMENT.match(text, start, limit):
+        return [Fragment(start, comment.end(), FragmentKind.COMMENT)]
+    tag = _TAG.match(text, start, limit)
+    if tag is None:
+        return [Fragment(start, start + 1, FragmentKind.STRUCK)]
+    name, stop = tag["name"].lower(), tag.end()
+    if name not in _SHOWN_TAGS:
+        is_marker = name not in _OTHER_TAGS and resolves is not None and resolves(tag[0])
+        return [Fragment(start, stop, FragmentKind.MARKER if is_marker else FragmentKind.STRUCK)]
+    said = "" if name in _INLINE_TAGS else "^" if name == "sup" and tag[0][1] != "/" else " "
+    attributes = tag["attributes"].strip().rstrip("/").rstrip()
     if not attributes:
         return [Fragment(start, stop, FragmentKind.SYNTAX, said)]
-    begin = found.start("attributes") + found["attributes"].index(attributes)
-    end = begin + len(attributes)
+    begin = tag.start("attributes") + tag["attributes"].index(attributes)
+    close = begin + len(attributes)
     return [
         Fragment(start, begin, FragmentKind.SYNTAX, said),
-        Fragment(begin, end, FragmentKind.ATTRIBUTE),
-        Fragment(end, stop, FragmentKind.SYNTAX),
+        Fragment(begin, close, FragmentKind.ATTRIBUTE),
+        Fragment(close, stop, FragmentKind.SYNTAX),
     ]
 
 

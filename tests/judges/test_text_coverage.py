@@ -88,11 +88,38 @@ def test_ordinary_reply_is_judged_or_harmless(text: str) -> None:
         ("Wait <del>24</del> hours.", [("struck", "<del>"), ("struck", "</del>")]),
         ('Wait <S class="a">24</S> hours.', [("struck", '<S class="a">'), ("struck", "</S>")]),
         ("Wait <template>24</template> hours.", [("struck", "<template>"), ("struck", "</template>")]),
+        ("Wait <b hidden=24>24</b> hours.", [("attribute", "hidden=24")]),
+        ('Wait <p class="24">24 hours.', [("attribute", 'class="24"')]),
+        ("Wait <ol start=24><li value=24>24 hours.", [("attribute", "start=24"), ("attribute", "value=24")]),
+        (
+            "Wait <a href='https://example.com/terms' hidden>24</a> hours.",
+            [("attribute", "href='https://example.com/terms' hidden")],
+        ),
+        ("Wait <a href='https://example.com/terms'>24</a><br/> hours<sup>2</sup>, <B>24</B> <hr />", []),
+        ("Wait \udb40\udc6224 hours.", [("invisible", "\udb40\udc62")]),
         ("Wait ~24 hours, in ~/lamp or ~ 24 hours.", []),
     ],
 )
 def test_hidden_text_is_unjudged_and_has_a_kind(text: str, kinds: list[tuple[str, str]]) -> None:
     assert unjudged(text) == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Wait <\u200bs>24</s> hours.", "struck"),
+        ("Wait <\u2060!-- 24 --> hours.", "comment"),
+        ("Wait <\U000e0041/3 24> hours.", "comment"),
+        ("Wait ~\u200b~24 hours~\ud83d~.", "struck"),
+        ("Wait <<!-- -->s>24</s> hours.", "struck"),
+        ("Wait <<del>s>24</s> hours.", "struck"),
+        ("Wait <\u200bb hidden>24</b> hours.", "attribute"),
+        ("See [the terms]\u200b(https://example.com/take-8).", "link"),
+        ("Wait 24 hours [\u200b9].", "stray_marker"),
+    ],
+)
+def test_markup_that_forms_when_text_is_left_out_is_unjudged(text: str, kind: str) -> None:
+    assert unjudged(text) == [(kind, text)]
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,10 @@ STRUCK = {
     "not shown": "<template>{}</template>",
     "not shown, in a block": "<title>\n\n{}\n\n</title>",
     "not run": '<script type="x">{}</script>',
+    "folded": "<details>{}</details>",
+    "struck out by a tag with a slash": "<s/x>{}</s/x>",
+    "struck out by a tag with a bracket": '<s x="<">{}</s x="<">',
+    "struck out once invisible characters are removed": "<\u200bs>{}</\u200bs>",
 }
 """Markup around a true statement, which a reader then doesn't take for true."""
 NUMBERS = {
