@@ -394,7 +394,7 @@ def _note(text: str, found: re.Match[str], resolves: Resolves | None) -> list[Fr
 def _markup(text: str, start: int, end: int, resolves: Resolves | None) -> list[Fragment]:
     """Return the fragments of a comment or tag. If it doesn't end here, it may end in later text, so its beginning is
     unjudged."""
-    limit = min(end, start + _MAX_MARKUP_CHARS)
+    limit = text.rfind(">", start, min(end, start + _MAX_MARKUP_CHARS)) + 1
     if comment := _COMMENT.match(text, start, limit):
         return [Fragment(start, comment.end(), FragmentKind.COMMENT)]
     tag = _TAG.match(text, start, limit)
