@@ -5,26 +5,42 @@ nothing that is missing from the question and the documents. The judge reads eve
 """
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 from judges.claims.known_text import KnownText
 from judges.features.numbers import vocabulary
 from judges.features.words import lexicon
 from judges.features.words.document_text import words_of
-from judges.text.languages.rules import LANGUAGES, claim_rules, words_in
+from judges.text.languages.rules import (
+    APOLOGY,
+    HAVING,
+    HELD,
+    LANGUAGES,
+    PASSIVE,
+    REFUSED,
+    STATING,
+    THAT_CLAUSE,
+    UNABLE,
+    claim_rules,
+    harmless_rules,
+)
 
 _END_MARKS: Final = '.!…。！,:：)]"”’*_'
 _START: Final = re.compile(r"[\s(\[\"“‘*_¡¿.…!–—-]*")
 _QUESTION: Final = re.compile(r"[?？]\s*\Z")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?？])\s+|\n")
-_SUBORDINATE: Final = re.compile(
-    r"\s*(?:whether|if|how|what|when|which|who|whose|where|why|or|nor|and (?:i|we) |ob|wie|was|wann"
-    r"|welche\w*|wer|wo|oder|noch|si|comment|quand|quel\w*|qui|où|ou|cómo|cuándo|cuál\w*|quién|dónde|o|ni)\b"
+_ALSO: Final = re.compile(r"\s*(?:(?:or|nor|and|oder|noch|und|ou|ni|et|o|y)\s+)?(?P<asks>(?:whether|if|ob|si)\b)?")
+_SUBORDINATE: Final = re.compile(r"\s*(?:ob|wie|was|wann|welche\w*|wer|wo)\b")
+"""German subordinate clauses, which follow a comma."""
+_ASKED: Final = re.compile(
+    r"\b(?:(?P<open>whether|if|what|when|where|which|who|whose|ob|was|wann|welche\w*|wer|wo|si|quand|quel\w*|qui|où"
+    r"|cuándo|cuál\w*|quién|dónde)|(?P<given>how|why|wie|warum|comment|pourquoi|cómo))\b"
+)
+"""The beginning of an indirect question. One that asks for the manner or reason takes the rest for granted."""
+_DEGREE: Final = re.compile(
+    r" (?:to|much|many|long|often|far|old|big|large|soon|viele?|lange|oft|hoch|weit|groß|man)\b"
 )
 _CLAUSE: Final = re.compile(r"[,;:–—](?=\s)|\b(?:but|however|aber|jedoch|mais|pero|sino)\b")
 _NUMBERING: Final = re.compile(
@@ -44,7 +60,7 @@ _JOINS: Final = re.compile(
 """Text that may join another statement to a topic: a bracket, a dash, or a conjunction before more than one word."""
 _ASKING_LISTED = (
     "what when where which who why how was wann wo welche welcher wer warum wie quand où quoi comment pourquoi qué "
-    "cuándo dónde cuál cómo"
+    "cuándo dónde cuál cómo what's who's"
 )
 _ASKS: Final = frozenset(_ASKING_LISTED.split())
 """Question words. A label that begins with a question word is a question, so its verb states nothing."""
@@ -60,70 +76,28 @@ _LEAD: Final = re.compile(
 """Matches the verb of a lead-in: the last word ("The steps are") or, if the lead-in ends with "like this", the first
 word ("Run it like this")."""
 _FOOTNOTE: Final = re.compile(r"\s*+(?:\[\^(?P<label>[\w-]{1,20})\]|[¹²³⁴-⁹]{1,2})?\s*+:?\s*+")
+_COLON: Final = re.compile(r"[:：]\s*\Z")
 _BREAK: Final = re.compile(r"[,;:(–—]")
+_OPEN: Final = re.compile(
+    r" (?:with|by|for|to|from|in|on|at|of|as|if|when|includes?|covers?|needs?|says?|states?|the following|as follows"
+    r"|(?:these|this|the following) \w+)\Z"
+)
+"""The end of a lead-in that only the list below it completes."""
 _AND: Final = re.compile(r"\A(?:and|so|but|und|aber|et|y) ")
 _MAX_LABEL_WORDS: Final = 16
 _MAX_TOPIC_CHARS: Final = 160
 _LETTERS: Final = str.maketrans("’ʼİ", "''I")
 
-_STATING_LISTED = (
-    "is are was were isn't aren't wasn't weren't be been being becomes become became has had will would must "
-    "shall should cannot can't won't don't doesn't didn't costs cost equals means requires allows permits ist "
-    "sind war waren wird werden muss müssen darf dürfen kostet beträgt gilt gelten est sont était étaient sera "
-    "seront doit doivent coûte es son era eran está están será serán debe deben cuesta"
-)
-_STATING: Final = frozenset(_STATING_LISTED.split())
-"""Verbs that turn a heading or topic into a statement."""
 _COUNTED: Final = (
     frozenset(vocabulary.NUMBER_WORDS) | frozenset(vocabulary.SCALES) | vocabulary.HOW_OFTEN - vocabulary.ONE
 )
 _WITHOUT: Final = frozenset(["without", "ohne", "sans", "sin"])
 _DENYING: Final = lexicon.NEGATIONS | _WITHOUT
 _COUNTING: Final = _DENYING | _COUNTED | {"every", "twice", "half", "double", "always", "only", "except"}
+_LIMITING_LISTED = "minimum maximum least without except only twice double half free never always all none every"
 _LIMITING: Final = (
     lexicon.NEGATIONS | vocabulary.MORE_THAN | vocabulary.LESS_THAN | vocabulary.AT_MOST | vocabulary.CHANGED
-).union(
-    [
-        "minimum",
-        "maximum",
-        "least",
-        "without",
-        "except",
-        "only",
-        "twice",
-        "double",
-        "half",
-        "free",
-        "never",
-        "always",
-        "all",
-        "none",
-        "every",
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """The closed lists of all languages, merged and compiled."""
-
-    courtesies: re.Pattern[str]
-    prefixes: re.Pattern[str]
-    tags: re.Pattern[str]
-    questions: re.Pattern[str]
-    answers: re.Pattern[str]
-    assents: re.Pattern[str]
-    wishes: re.Pattern[str]
-    open_questions: re.Pattern[str]
-    closed: re.Pattern[str]
-    words: frozenset[str]
-    asking: frozenset[str]
-    courteous: frozenset[str]
-    connectors: frozenset[str]
-    determiners: frozenset[str]
-    imperatives: frozenset[str]
-    heads: frozenset[str]
-    placeholders: re.Pattern[str]
+).union(_LIMITING_LISTED.split())
 
 
 class HarmlessText:
@@ -132,7 +106,7 @@ class HarmlessText:
 
     def __init__(self, known: KnownText, languages: Sequence[str] = LANGUAGES) -> None:
         self._known = known
-        self._table = _table(tuple(languages))
+        self._table = harmless_rules(tuple(languages))
         self._rules = claim_rules(tuple(languages))
 
     def prefix(self, text: str) -> int:
@@ -186,7 +160,7 @@ class HarmlessText:
 
     def has_verb(self, text: str) -> bool:
         """Return whether ``text`` contains one of the verbs that make headings and comments statements."""
-        return not _STATING.isdisjoint(words_of(text))
+        return not STATING.isdisjoint(words_of(text))
 
     def refusal(self, text: str) -> int:
         """Return the length of the refusal at the start of ``text``, or 0 if there is none or it names something that
@@ -197,13 +171,66 @@ class HarmlessText:
         found = found or self._rules.refusals.match(folded)
         if found is None:
             return 0
-        end = len(folded)
-        for mark in _CLAUSE.finditer(folded, found.end()):
-            if not _SUBORDINATE.match(folded, mark.end()):
-                end = mark.end()
-                break
-        named = [*filter(None, found.groups()), folded[found.end() : end]]
-        return end if all(self._knows(words_of(text)) for text in named) else 0
+        for group in filter(None, found.groups()):
+            words = words_of(PASSIVE.sub("", group))
+            if not self._knows(words) or not self._is_named(words):
+                return 0
+        phrase = folded[: found.end()].rstrip(" ,")
+        if APOLOGY.search(phrase) and self._rules.refusals.match(folded, found.end()):
+            return found.end()
+        end = self._end_of_refusal(folded, found.end())
+        return end if self._is_refused(phrase, folded[found.end() : end].rstrip(f" {_END_MARKS}?;—–-")) else 0
+
+    def _end_of_refusal(self, folded: str, at: int) -> int:
+        """Return where the clause of a refusal ends: at a comma, unless another object of the refusal follows it."""
+        for mark in _CLAUSE.finditer(folded, at):
+            if _SUBORDINATE.match(folded, mark.end()):
+                continue
+            also = _ALSO.match(folded, mark.end())
+            if also is None or also.end() == mark.end() or not also[0].strip():
+                return mark.end()
+            after = folded[also.end() :].rstrip(_END_MARKS + " ")
+            if also["asks"] is None and (_CLAUSE.search(after) or not self._is_object(f" {after}")):
+                return mark.end()
+        return len(folded)
+
+    def _is_refused(self, phrase: str, rest: str) -> bool:
+        """Return whether ``rest`` only completes the refusal that begins with ``phrase``."""
+        if not any(map(str.isalnum, rest)):
+            return True
+        if APOLOGY.search(phrase):
+            return re.match(r" (?:for|about|für|wegen|pour|por)\b", rest) is not None and self._is_object(rest)
+        if UNABLE.search(phrase):
+            refused = REFUSED.match(rest) or REFUSED.search(f" {rest.split()[-1]}")
+            if refused is None:
+                return False
+            rest = rest[refused.end() :] if REFUSED.match(rest) else rest.rpartition(" ")[0]
+        if HAVING.search(phrase) and not HELD.match(rest):
+            return False
+        return self._is_object(re.sub(r"\A (?:pas|rien|aucune?|nada)\b", "", rest))
+
+    def _is_named(self, words: Sequence[str], *, strict: bool = False) -> bool:
+        """Return whether a refusal's ``words`` name things instead of stating something or giving orders."""
+        table = self._table
+        commands = len(words) > 1 and words[0] in table.imperatives and words[1] not in table.heads
+        describes = strict and bool(words) and words[0] in table.predicates
+        return not (commands or describes or table.is_clause(words, strict=strict))
+
+    def _is_object(self, text: str) -> bool:
+        """Return whether ``text`` names things that a reply doesn't know, as a noun phrase or an indirect question."""
+        asked = _ASKED.search(text)
+        named = words_of(text[: asked.start()] if asked else text)
+        if not self._is_named(named, strict=True) or THAT_CLAUSE.match(text):
+            return False
+        words = words_of(text)
+        if not self._knows(words) or not _DENYING.isdisjoint(words):
+            return False
+        if asked is None:
+            return True
+        clause = text[asked.end() :]
+        return not _JOINS.search(clause) and (
+            asked["given"] is None or _DEGREE.match(clause) is not None or self._known.asked(words_of(clause))
+        )
 
     def is_label(self, text: str, *, numbers: bool = False) -> bool:
         """Return whether ``text`` (a heading, table header or lead-in) contains only function words and words from the
@@ -214,9 +241,25 @@ class HarmlessText:
             return True
         bare = self._without_identifiers(_LEAD.sub("", _AND.sub("", folded)))
         words = words_of(bare)
-        if len(words) > _MAX_LABEL_WORDS or any(self._states(words_of(part)) for part in _BREAK.split(bare)):
+        parts = [words_of(part) for part in _BREAK.split(bare)]
+        if len(words) > _MAX_LABEL_WORDS or any(map(self._states, parts)):
+            return False
+        if not (_COLON.search(text) and _OPEN.search(folded)) and any(map(self._is_clause, parts)):
+            return False
+        if any(len(part) == 1 and self._describes(part[0]) for part in parts[1:]):
             return False
         return (numbers or not any(word[0].isdigit() or word in _COUNTED for word in words)) and self._knows(words)
+
+    def _describes(self, word: str) -> bool:
+        return word in self._table.predicates or word.endswith("ed")
+
+    def _is_clause(self, words: Sequence[str]) -> bool:
+        """Return whether a part of a label is a clause. A question states only what it takes for granted."""
+        table = self._table
+        if not words or words[0] not in _ASKS:
+            return table.is_clause(words)
+        asked = [word for word in words[1:] if word not in STATING]
+        return words[1:2] == asked[:1] and not table.words.issuperset(asked) and table.is_clause(asked)
 
     def _states(self, words: Sequence[str]) -> bool:
         """Return whether a label with ``words`` states a fact or gives an instruction."""
@@ -225,7 +268,7 @@ class HarmlessText:
             return False
         if len(words) > 1 and words[0] in table.imperatives and words[1] not in table.heads:
             return True
-        return not _STATING.isdisjoint(words) or not _DENYING.isdisjoint(words)
+        return not STATING.isdisjoint(words) or not _DENYING.isdisjoint(words)
 
     def _without_identifiers(self, folded: str) -> str:
         """Return ``folded`` without numbers that identify a thing named in the question or a document."""
@@ -300,7 +343,9 @@ class HarmlessText:
         known = kind == "noun" or words[0] in self._table.connectors
         if not (known or (kind == "object" and words[0] in self._table.determiners)):
             return False
-        states = self._states(words) if kind == "noun" else not _STATING.isdisjoint(words)
+        states = (
+            self._states(words) or self._table.is_clause(words) if kind == "noun" else not STATING.isdisjoint(words)
+        )
         return not states and self._names_nothing_new(words)
 
     def _names_nothing_new(self, words: Iterable[str]) -> bool:
@@ -319,7 +364,7 @@ class HarmlessText:
             return True
         if any(map(str.isdecimal, word)) or word in _COUNTED:
             return False
-        return word in self._table.words or (word in lexicon.STOP and word not in _LIMITING)
+        return (word in self._table.words and word not in _DENYING) or (word in lexicon.STOP and word not in _LIMITING)
 
 
 @lru_cache(maxsize=512)
@@ -342,57 +387,3 @@ def _without_ordinal(folded: str) -> str:
     """Return ``folded`` without the number of a heading ("1. Refunds"). A number before a unit counts something."""
     found = _NUMBERING.match(folded)
     return folded[found.end() :] if found and found["next"] not in _UNITS else folded
-
-
-@lru_cache(maxsize=8)
-def _table(languages: Sequence[str]) -> _Table:
-    data = tomllib.loads((resources.files("judges.text.languages") / "harmless.toml").read_text(encoding="utf-8"))
-    others = () if len(languages) < len(LANGUAGES) else (language for language in data if language not in languages)
-    tables = [data[language] for language in (*languages, *others) if language in data]
-    numbers = iter(range(10_000))
-
-    def every(name: str) -> str:
-        return "|".join(_expand(entry, table["slots"], numbers) for table in tables for entry in table[name])
-
-    def listed(name: str) -> frozenset[str]:
-        return frozenset(word for table in tables for word in table.get(name, "").split())
-
-    courtesies = f"{every('courtesies')}|{every('assents')}|{every('wishes')}"
-    return _Table(
-        courtesies=re.compile(f"(?:{courtesies})"),
-        prefixes=re.compile(
-            rf"(?:(?:{every('prefixes')})(?:\s*[,:]\s*|\s+)|(?:{courtesies})\s*(?:[,:!;]|[–—-](?=\s))"
-            r"(?!\s*(?:an?|the) [^,]{1,80},)\s*)"  # "Hey Jude, a song by the Beatles, ..."
-        ),
-        tags=re.compile(rf"\s*,\s*(?:{every('tags')})\s*[?？]\s*\Z"),
-        questions=re.compile(f"(?:{every('questions')})"),
-        answers=re.compile(f"(?:{every('answers')}|{every('assents')}|{every('wishes')})"),
-        assents=re.compile(f"(?:{every('assents')})"),
-        wishes=re.compile(f"(?:{every('wishes')})"),
-        open_questions=re.compile(rf"(?:{every('open_questions')})\b"),
-        closed=re.compile(
-            rf"(?:\A|[.!?:,\n]\s*)(?:{'|'.join(table['closed'].replace('’', chr(39)) for table in tables)})"
-        ),
-        words=frozenset(word for table in tables for word in table["words"].split()) - lexicon.NEGATIONS - _WITHOUT,
-        asking=words_in(every("questions")) | listed("asking"),
-        courteous=listed("courteous"),
-        connectors=listed("connectors"),
-        determiners=listed("determiners"),
-        imperatives=listed("imperatives"),
-        heads=listed("heads"),
-        placeholders=re.compile(
-            "|".join(table["slots"]["placeholder"] for table in tables if "placeholder" in table["slots"]) or r"(?!)"
-        ),
-    )
-
-
-def _expand(entry: str, slots: dict[str, Any], numbers: Iterator[int]) -> str:
-    for name, pattern in slots.items():
-        entry = entry.replace(f"<{name}>", pattern)
-    entry = entry.replace("’", "'")
-    for kind in ("topic", "object", "noun"):
-        while f"<{kind}>" in entry:
-            entry = entry.replace(f"<{kind}>", rf"(?P<{kind}{next(numbers)}>(?: |(?<= ))[^,;:.!?\n]{{0,160}}?)?", 1)
-    while "<known>" in entry:
-        entry = entry.replace("<known>", rf"(?P<known{next(numbers)}>[^\s,;:.!?]{{1,40}}(?: [^\s,;:.!?]{{1,40}})?)", 1)
-    return entry

@@ -37,6 +37,10 @@ class KnownText:
         words = words_of(text)
         return bool(words) and f" {' '.join(words)} " in self._asked_in_order
 
+    def asked(self, words: Sequence[str]) -> bool:
+        """Return whether the question contains each of ``words``, in any inflection and order."""
+        return all(word in self._asked or stem(word) in self._asked for word in words)
+
     def quotes(self, text: str) -> bool:
         """Return whether a document or a name contains ``text`` literally, except for white space."""
         return self._documents.quotes(text)
@@ -65,6 +69,9 @@ class AnyText(KnownText):
         return True
 
     def asks(self, text: str) -> bool:
+        return True
+
+    def asked(self, words: Sequence[str]) -> bool:
         return True
 
     def quotes(self, text: str) -> bool:

@@ -4,11 +4,13 @@ declaring them, so the tables are used together.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
+
+from judges.features.words import lexicon
 
 LANGUAGES = ("en", "de", "fr", "es")
 
@@ -31,6 +33,106 @@ class SplitRules:
     ordinal_after: frozenset[str]
     dangling: frozenset[str]
     lead_ins: tuple[str, ...]
+
+
+# What the refusals of claim rules end with, and how they go on.
+APOLOGY: Final = re.compile(
+    r"(?:sorry|apologi[sz]e|apologies|leid|entschuldigung|désolée?|m'excuse|siento|lamento|disculpe|perdón)\Z"
+)
+UNABLE: Final = re.compile(
+    r"(?:cannot|can't|can not|could not|couldn't|not able|unable(?: to)?|able to"
+    r"|ich (?:kann|konnte)(?: \w+)* nicht|ne peux|no puedo)\Z"
+)
+REFUSED: Final = re.compile(
+    r"(?: pas| to)?(?: (?:really|fully|directly|say|tell|me|you))* (?:help|assist|answer|provide|give|find|say"
+    r"|tell|confirm|determine|verify|share|offer|advise|recommend|comment|discuss|be (?:sure|certain)|see|sagen"
+    r"|finden|helfen|beantworten|weiterhelfen|répondre|dire|trouver|aider|confirmer|responder|ayudar\w*|decir|encontrar|confirmar)\b"
+)
+"""What a refusal can say that it can't do."""
+PASSIVE: Final = re.compile(r"\A\s*(?:wird|werden|ist|sind)\b|\b(?:is|are|was|were)\s*\Z")
+"""Verbs at the edge of the text that varies in a refusal."""
+THAT_CLAUSE: Final = re.compile(
+    r" (?:(?:that|dass|que) (?!(?:in|from|about|for|of|question|information|answer|data)\b)"
+    r"|(?:and|or|und|oder|et|ou|y|o) )\w"
+)
+HAVING: Final = re.compile(r"(?:don't|do not) have\Z")
+HELD: Final = re.compile(
+    r" (?:(?:any|enough|the|sufficient|specific|reliable|more|further|an?|direct) )*(?:\w+ )?(?:information|details?"
+    r"|data|documents?|sources?|access|answers?|anything|context|knowledge|records?|that|this|it|enough|evidence|idea)\b"
+)
+_STATING_LISTED = (
+    "is are was were isn't aren't wasn't weren't be been being becomes become became has had will would must "
+    "shall should cannot can't won't don't doesn't didn't costs cost equals means requires allows permits ist "
+    "sind war waren wird werden muss müssen darf dürfen kostet beträgt gilt gelten est sont était étaient sera "
+    "seront doit doivent coûte es son eran era están está será serán debe deben cuesta"
+)
+STATING: Final = frozenset(_STATING_LISTED.split())
+"""Verbs that turn a heading or topic into a statement."""
+_COSTS: Final = ("cost", "costs")
+"""Verbs that are often nouns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarmlessRules:
+    """The closed lists of text that states nothing, merged and compiled; ``harmless.toml`` explains each."""
+
+    courtesies: re.Pattern[str]
+    prefixes: re.Pattern[str]
+    tags: re.Pattern[str]
+    questions: re.Pattern[str]
+    answers: re.Pattern[str]
+    assents: re.Pattern[str]
+    wishes: re.Pattern[str]
+    open_questions: re.Pattern[str]
+    closed: re.Pattern[str]
+    words: frozenset[str]
+    asking: frozenset[str]
+    courteous: frozenset[str]
+    connectors: frozenset[str]
+    determiners: frozenset[str]
+    imperatives: frozenset[str]
+    heads: frozenset[str]
+    verbs: frozenset[str]
+    predicates: frozenset[str]
+    relating: frozenset[str]
+    beginning: frozenset[str]
+    subjects: frozenset[str]
+    placeholders: re.Pattern[str]
+
+    def is_clause(self, words: Sequence[str], *, strict: bool = False) -> bool:
+        """Return whether ``words`` can be read as a clause instead of a noun phrase: whether one of them is a verb, or
+        stands where only a verb or a predicate can. If ``strict``, a first word followed by its object is a verb too
+        ("return the lamp")."""
+        if not STATING.isdisjoint(word for word in words if word not in _COSTS):
+            return True
+        if len(words) > 1 and words[0] in self.subjects and self._names(words[1]):
+            return True
+        padded = ["", *words, ""]
+        return any(
+            self._is_predicate(
+                *padded[place : place + 3], takes_object=(strict or place > 1) and padded[place - 1] != "to"
+            )
+            for place in range(1, len(words))
+        )
+
+    def _is_predicate(self, before: str, word: str, after: str, *, takes_object: bool) -> bool:
+        """Return whether ``word`` is a verb or a predicate after the noun ``before``. If ``before`` can be a verb that
+        ``takes_object``, also return whether ``word`` begins the object."""
+        if not self._names(before):
+            return False
+        if word in self.verbs or word in self.predicates:
+            return True
+        if word in _COSTS:
+            return self._names(after) or after in self.beginning
+        if word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")):
+            return self._names(after) and after not in self.heads
+        if word.endswith("ed") and word not in self.heads and not before.endswith("ly"):
+            return True
+        return takes_object and word in self.beginning and not before.endswith("ing")
+
+    def _names(self, word: str) -> bool:
+        """Return whether ``word`` isn't a function word."""
+        return not (not word or word in self.relating or word in self.beginning or word in lexicon.STOP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +217,54 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
     )
 
 
+@lru_cache(maxsize=8)
+def harmless_rules(languages: Sequence[str] = LANGUAGES) -> HarmlessRules:
+    """Return the merged closed lists of ``languages`` (a tuple of codes), with those of languages without rules."""
+    data = tomllib.loads((resources.files(__package__) / "harmless.toml").read_text(encoding="utf-8"))
+    others = () if len(languages) < len(LANGUAGES) else (language for language in data if language not in languages)
+    tables = [data[language] for language in (*languages, *others) if language in data]
+    numbers = iter(range(10_000))
+
+    def every(name: str) -> str:
+        return "|".join(_expand_slots(entry, table["slots"], numbers) for table in tables for entry in table[name])
+
+    def listed(name: str) -> frozenset[str]:
+        return frozenset(word for table in tables for word in table.get(name, "").split())
+
+    courtesies = f"{every('courtesies')}|{every('assents')}|{every('wishes')}"
+    return HarmlessRules(
+        courtesies=re.compile(f"(?:{courtesies})"),
+        prefixes=re.compile(
+            rf"(?:(?:{every('prefixes')})(?:\s*[,:]\s*|\s+)|(?:{courtesies})\s*(?:[,:!;]|[–—-](?=\s))"
+            r"(?!\s*(?:an?|the) [^,]{1,80},)\s*)"  # "Hey Jude, a song by the Beatles, ..."
+        ),
+        tags=re.compile(rf"\s*,\s*(?:{every('tags')})\s*[?？]\s*\Z"),
+        questions=re.compile(f"(?:{every('questions')})"),
+        answers=re.compile(f"(?:{every('answers')}|{every('assents')}|{every('wishes')})"),
+        assents=re.compile(f"(?:{every('assents')})"),
+        wishes=re.compile(f"(?:{every('wishes')})"),
+        open_questions=re.compile(rf"(?:{every('open_questions')})\b"),
+        closed=re.compile(
+            rf"(?:\A|[.!?:,\n]\s*)(?:{'|'.join(table['closed'].replace('’', chr(39)) for table in tables)})"
+        ),
+        words=frozenset(word for table in tables for word in table["words"].split()),
+        asking=words_in(every("questions")) | listed("asking"),
+        courteous=listed("courteous"),
+        connectors=listed("connectors"),
+        determiners=listed("determiners"),
+        imperatives=listed("imperatives"),
+        heads=listed("heads"),
+        verbs=listed("verbs"),
+        predicates=listed("predicates"),
+        relating=listed("relating"),
+        beginning=listed("beginning"),
+        subjects=listed("subjects"),
+        placeholders=re.compile(
+            "|".join(table["slots"]["placeholder"] for table in tables if "placeholder" in table["slots"]) or r"(?!)"
+        ),
+    )
+
+
 def _expand(entry: str, words: Mapping[str, str]) -> str:
     for name, pattern in (*words.items(), ("asked", _ASKED)):
         entry = entry.replace(f"<{name}>", pattern)
@@ -134,3 +284,15 @@ def _table(language: str) -> dict[str, Any]:
     if not source.is_file():
         raise ValueError(f"languages: no table for {language!r}")
     return tomllib.loads(source.read_text(encoding="utf-8"))
+
+
+def _expand_slots(entry: str, slots: dict[str, Any], numbers: Iterator[int]) -> str:
+    for name, pattern in slots.items():
+        entry = entry.replace(f"<{name}>", pattern)
+    entry = entry.replace("’", "'")
+    for kind in ("topic", "object", "noun"):
+        while f"<{kind}>" in entry:
+            entry = entry.replace(f"<{kind}>", rf"(?P<{kind}{next(numbers)}>(?: |(?<= ))[^,;:.!?\n]{{0,160}}?)?", 1)
+    while "<known>" in entry:
+        entry = entry.replace("<known>", rf"(?P<known{next(numbers)}>[^\s,;:.!?]{{1,40}}(?: [^\s,;:.!?]{{1,40}})?)", 1)
+    return entry
