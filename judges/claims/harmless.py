@@ -106,7 +106,7 @@ class HarmlessText:
 
     def __init__(self, known: KnownText, languages: Sequence[str] = LANGUAGES) -> None:
         self._known = known
-        self._table = harmless_rules(tuple(languages))
+        self._table = harmless_rules(tuple(languages), lexicon.STOP)
         self._rules = claim_rules(tuple(languages))
 
     def prefix(self, text: str) -> int:

@@ -10,8 +10,6 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
 
-from judges.features.words import lexicon
-
 LANGUAGES = ("en", "de", "fr", "es")
 
 
@@ -132,7 +130,7 @@ class HarmlessRules:
 
     def _names(self, word: str) -> bool:
         """Return whether ``word`` isn't a function word."""
-        return not (not word or word in self.relating or word in self.beginning or word in lexicon.STOP)
+        return not (not word or word in self.relating or word in self.beginning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,8 +216,9 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
 
 
 @lru_cache(maxsize=8)
-def harmless_rules(languages: Sequence[str] = LANGUAGES) -> HarmlessRules:
-    """Return the merged closed lists of ``languages`` (a tuple of codes), with those of languages without rules."""
+def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> HarmlessRules:
+    """Return the merged closed lists of ``languages`` (a tuple of codes), with those of languages without rules.
+    ``function_words`` are words that name nothing."""
     data = tomllib.loads((resources.files(__package__) / "harmless.toml").read_text(encoding="utf-8"))
     others = () if len(languages) < len(LANGUAGES) else (language for language in data if language not in languages)
     tables = [data[language] for language in (*languages, *others) if language in data]
@@ -256,7 +255,7 @@ def harmless_rules(languages: Sequence[str] = LANGUAGES) -> HarmlessRules:
         heads=listed("heads"),
         verbs=listed("verbs"),
         predicates=listed("predicates"),
-        relating=listed("relating"),
+        relating=listed("relating") | function_words,
         beginning=listed("beginning"),
         subjects=listed("subjects"),
         placeholders=re.compile(
