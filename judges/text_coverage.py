@@ -24,6 +24,7 @@ _WORDLESS = re.compile(
 )
 _ADDRESS_ATTRIBUTE = re.compile(r"(?:href|src)\s*=\s*(?P<value>\"[^\"\s]*\"|'[^'\s]*'|[^\"'\s]+)", re.IGNORECASE)
 _SHOWN = frozenset([FragmentKind.TEXT, FragmentKind.SYNTAX, FragmentKind.ORDINAL, FragmentKind.MARKER])
+_HIDING = frozenset([FragmentKind.STRUCK, FragmentKind.COMMENT, FragmentKind.ATTRIBUTE, FragmentKind.INVISIBLE])
 _AFTER_ADDRESS = ".,;:!?)]}>\"'*_"
 _DECORATION = frozenset("😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎👉👇🚀💬🤝▪▫●○■□◆◇▶►➤➜•°©®™´`¨¯¸")
 """Symbols used as greetings or decoration."""
@@ -184,6 +185,11 @@ def _json_parts(
 ) -> Iterator[Part]:
     spoken = json_reply.spoken(sentence)
     if spoken is None:
+        shown = json_reply.shown(sentence)
+        hiding = (piece.kind for piece in fragments(f"{shown} ", resolves) if piece.kind in _HIDING) if shown else ()
+        if kind := JSON if shown is None else next(iter(hiding), None):
+            yield Part(span=sentence.span, standing=Standing.UNJUDGED, kind=str(kind))
+            return
         harmless = json_reply.is_label(sentence)
         outside = (Standing.HARMLESS, None) if harmless else (Standing.UNJUDGED, JSON)
         yield from claims.parts(sentence.span.start, sentence.span.end, *outside)

@@ -28,11 +28,31 @@ _PLAIN = re.compile(r'[^"\\]+')
 _STRUCTURE = Sentence(index=0, text="", span=Span(0, 0), plain="", in_code=True)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CODE_LENGTH = 4
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+(?:[.,]\d+)*|[^\W\d_]+")
+_GAPS = re.compile(
+    r"[\s_]+|(?<=[^\W\d_])[-./:](?=[^\W\d_])|(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+    r"|(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)"
+)
+"""The gaps between the words of a key."""
+_PUNCTUATION = re.compile(r'[\s{}\[\]",:`]+')
+_PLAIN_KEYS_LISTED = (
+    "a abstract an analysis and answer answers background body caption chapter chapters citation citations comment "
+    "comments conclusion conclusions content contents context data description detail details document documents "
+    "explanation final for full heading id info information introduction item items key label language line lines "
+    "list long main message messages name notes note of output overview page paragraph paragraphs part parts point "
+    "points quote quotes rationale reason reasoning reasons reply response responses result results section sections "
+    "sentence sentences short source sources step steps subtitle summary text texts the title titles topic type value "
+    "values antwort antworten beschreibung begründung details einleitung erklärung fazit inhalt quelle quellen "
+    "titel zusammenfassung contenu détails explication introduction réponse réponses résumé texte titre "
+    "contenido descripción detalles explicación fuente fuentes respuesta respuestas resumen texto título"
+)
+_PLAIN_KEYS = frozenset(_PLAIN_KEYS_LISTED.split())
+"""Words of keys that say nothing about their value."""
 _MAX_LEAF_CHARS = 1000
 """A string of more than this many characters is text, whatever it contains."""
 _MAX_NUMBER_CHARS = 400
 _MAX_PATH_CHARS = 400
+_MAX_KEYS_CHARS = 800
+"""Maximum lengths of the keys that lead to a value, in words and as written. Longer keys are unjudged."""
 _MAX_LOOK_BACK = 256
 """The number of preceding pieces in which to look for a piece's context."""
 _MAX_CONTEXT_CHARS = 80
@@ -56,6 +76,7 @@ class _Value:
         self.places: list[int] = []
         self.fed = 0
         self.splitter: SentenceSplitter | None = None
+        self.path = ""  # with which each sentence is judged
         self._escape: str | None = None
         self._escape_at = 0
         self._words = 0
@@ -127,11 +148,19 @@ class _Container:
         self.is_empty = True
         self.lacks_value = False
         self._outer_path = outer.path if outer is not None else ""
+        self._outer_keys = outer.keys if outer is not None else ""
 
     @property
     def path(self) -> str:
         """The keys that lead to the current value, in words."""
-        return f"{self._outer_path} {_words(self.key)}".strip()[:_MAX_PATH_CHARS] if self.key else self._outer_path
+        if not self.key:
+            return self._outer_path
+        return f"{self._outer_path} {_words(self.key)}".strip()[: _MAX_PATH_CHARS + 1]
+
+    @property
+    def keys(self) -> str:
+        """The keys that lead to the current value, as they are written."""
+        return f"{self._outer_keys} {self.key}"[: _MAX_KEYS_CHARS + 1] if self.key else self._outer_keys
 
 
 class JsonReply:
@@ -151,6 +180,9 @@ class JsonReply:
         self._harmless = harmless
         self._unescaped: dict[int, Sentence] = {}
         self._leaves: dict[int, Claim] = {}
+        self._shown: dict[int, str | None] = {}
+        self._labels: set[int] = set()  # pieces whose keys say nothing or are judged with their text
+        self._paths: dict[int, str] = {}  # of sentences, with which they are judged
         self._index = 0
         self._raw: list[str] = []  # text, from ``raw_at`` on
         self._raw_at = 0
@@ -211,6 +243,10 @@ class JsonReply:
         recent = previous[-_MAX_LOOK_BACK:]
         before = [self._unescaped[earlier.index] for earlier in recent if earlier.index in self._unescaped]
         claims = await self._extractor.extract(spoken, before)
+        if path := self._paths.get(sentence.index):
+            if not claims and any(map(str.isalnum, spoken.plain)):
+                claims = [Claim(text=spoken.plain, span=spoken.span, sentence_index=spoken.index)]
+            claims = [replace(claim, text=f"{path}: {claim.text}") for claim in claims]
         return [replace(claim, span=_placed(claim.span, spoken, sentence)) for claim in claims]
 
     def spoken(self, sentence: Sentence) -> Sentence | None:
@@ -218,9 +254,16 @@ class JsonReply:
         return self._unescaped.get(sentence.index)
 
     def is_label(self, sentence: Sentence) -> bool:
-        """Return whether a piece has only punctuation and keys that name nothing new."""
-        words = _words(sentence.text)
-        return not words or self._harmless.is_label(words)
+        """Return whether a piece has only punctuation and keys that name nothing new or are judged with their text."""
+        if sentence.index in self._labels:
+            return True
+        words = _words(_PUNCTUATION.sub(" ", sentence.text))
+        return not words or (words.replace(" ", "").isalpha() and self._harmless.is_label(words))
+
+    def shown(self, sentence: Sentence) -> str | None:
+        """Return the keys and the leaf of a piece as a client may show them, without escapes; "" if it is not a leaf or
+        key, and None if its keys are too long to be judged."""
+        return self._shown.get(sentence.index, "")
 
     def _read(self, character: str) -> Sequence[Sentence]:
         match self._state:
@@ -265,7 +308,7 @@ class JsonReply:
         lacking = self._wants_name and self._nesting and self._nesting[-1].lacks_value
         self._value = _Value(is_name=self._wants_name)
         self._state = _State.STRING
-        return self._bare(self._nesting[-1].path, "", end=self._place) if lacking else ()
+        return self._bare(self._nesting[-1], None, end=self._place) if lacking else ()
 
     def _close(self) -> Sequence[Sentence]:
         """Close the innermost object or array. If it has no leaf, emit its key now."""
@@ -273,17 +316,15 @@ class JsonReply:
         self._wants_name = False
         if not closed.is_empty and not closed.lacks_value:
             return ()
-        return self._bare(closed.path, "{}" if closed.is_object else "[]", end=self._place + 1)
+        return self._bare(closed, "{}" if closed.is_object else "[]", end=self._place + 1)
 
     def _begin_value(self) -> None:
         if self._nesting:
             self._nesting[-1].is_empty = self._nesting[-1].lacks_value = False
 
-    def _bare(self, path: str, value: str, *, end: int) -> Sequence[Sentence]:
-        """Return the piece for a key without a leaf ("side effects: []"), unless the key is a label."""
-        if not path or self._harmless.is_label(path):
-            return ()
-        return (self._claimed(end, f"{path}: {value}".rstrip(": "), ""),)
+    def _bare(self, place: _Container, value: str | None, *, end: int) -> Sequence[Sentence]:
+        """Return the piece for a key without a leaf ("side effects: []"), unless the key says nothing."""
+        return () if _PLAIN_KEYS.issuperset(place.path.split()) else (self._claimed(end, place, value, ""),)
 
     def _read_literal(self, character: str) -> Sequence[Sentence]:
         """Read a number or a JSON literal. Anything else makes the whole reply prose."""
@@ -330,7 +371,7 @@ class JsonReply:
         sentences: list[Sentence] = []
         if value.splitter is None:
             value.splitter = self._new_splitter()
-            sentences += self._key(value.places[0])
+            sentences += self._key(value.places[0], value)
         text = "".join(value.characters[value.fed :])
         value.fed = len(value.characters)
         return sentences + self._value_sentences(value, value.splitter.push(text))
@@ -365,36 +406,52 @@ class JsonReply:
     def _leaf(self, end: int, value: str) -> list[Sentence]:
         """Return the piece for the leaf that ends at ``end``, with its key and the structure before it."""
         self._begin_value()
-        path = self._path()
-        text = f"{path}: {value}" if path else value
-        innermost = self._nesting[-1].object if self._nesting else None
-        context = ""
-        if innermost is not None:
-            context, innermost.first = innermost.first, innermost.first or text[:_MAX_CONTEXT_CHARS]
-        return [self._claimed(end, text, context)]
+        place = self._nesting[-1] if self._nesting else None
+        if place is None or place.object is None:
+            return [self._claimed(end, place, value, "")]
+        piece = self._claimed(end, place, value, place.object.first)
+        place.object.first = place.object.first or piece.plain[:_MAX_CONTEXT_CHARS]
+        return [piece]
 
-    def _key(self, end: int) -> list[Sentence]:
-        """Return the piece before a longer string: the string's key, which is a claim if it states something."""
+    def _key(self, end: int, value: _Value) -> list[Sentence]:
+        """Return the piece before a longer string: the string's key. If it names nothing new, the string is judged with
+        it, unless it says nothing. Otherwise, it is a claim.
+        """
         self._begin_value()
-        path = self._path()
-        if not path or self._harmless.is_label(path):
+        place = self._nesting[-1] if self._nesting else None
+        if place is None or not place.path:
             return self._structure(end)
-        return [self._claimed(end, path, "")]
+        is_long = len(place.path) > _MAX_PATH_CHARS or len(place.keys) > _MAX_KEYS_CHARS
+        if is_long or not _PLAIN_KEYS.issuperset(place.path.split()):
+            if is_long or not self._harmless.is_label(place.path):
+                return [self._claimed(end, place, None, "")]
+            value.path = place.path
+        (piece,) = self._structure(end)
+        self._labels.add(piece.index)
+        self._shown[piece.index] = place.keys
+        return [piece]
 
-    def _claimed(self, end: int, text: str, context: str) -> Sentence:
+    def _claimed(self, end: int, place: _Container | None, value: str | None, context: str) -> Sentence:
+        """Return the piece for a leaf or a key at ``place``, which is a claim unless its path is too long."""
+        path, keys = (place.path, place.keys) if place is not None else ("", "")
+        text = ": ".join(part for part in (path, value) if part is not None and (part or part is value))
         piece = self._emit(end, Sentence(index=0, text="", span=Span(0, 0), plain=text), None)
+        if len(path) > _MAX_PATH_CHARS or len(keys) > _MAX_KEYS_CHARS:
+            self._shown[piece.index] = None
+            return piece
+        self._shown[piece.index] = keys if value is None else f"{keys}: {value}"
         self._leaves[piece.index] = Claim(text=text, span=piece.span, sentence_index=piece.index, context=context)
         return piece
 
-    def _path(self) -> str:
-        return self._nesting[-1].path if self._nesting else ""
-
     def _value_sentences(self, value: _Value, sentences: Sequence[Sentence]) -> list[Sentence]:
         places, end = value.places, value.end(self._place)
-        return [
+        pieces = [
             self._emit(places[at] if (at := sentence.span.end) < len(places) else end, sentence, sentence)
             for sentence in sentences
         ]
+        if value.path:
+            self._paths.update((piece.index, value.path) for piece in pieces)
+        return pieces
 
     def _prose_sentences(self, sentences: Sequence[Sentence]) -> list[Sentence]:
         return [self._emit(self._prose_at + sentence.span.end, sentence, sentence) for sentence in sentences]
@@ -417,7 +474,8 @@ class JsonReply:
 
 def _words(name: str) -> str:
     """Return a key in words: ``battery_covered`` and ``batteryCovered`` become "battery covered"."""
-    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in _WORDS.findall(name))
+    words = filter(None, _GAPS.split(name))
+    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in words)
 
 
 def _placed(span: Span, spoken: Sentence, sentence: Sentence) -> Span:

@@ -1,6 +1,7 @@
 """Every character of a reply has a standing; the parts joined give the reply."""
 
 import asyncio
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -149,6 +150,44 @@ def test_leaves_and_keys_of_json_are_judged() -> None:
     told = [one.claim.text for verdict in verdicts for one in verdict.claims]
     assert told == ["months: 36", "battery covered: true", "Wait 24 hours between doses."]
     assert unjudged(text, is_json=True) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"months": "24\u200b"}', "invisible"),
+        ('{"months": "24\\u200b"}', "invisible"),
+        ('{"months": "\\udb40\\udc62"}', "invisible"),
+        ('{"mon\U000e0062ths": 24}', "invisible"),
+        ('{"mon\u2060ths": "Wait 24 hours between doses."}', "invisible"),
+        ('{"note&#8203;": "Wait 24 hours between doses."}', "invisible"),
+        ('{"a": {"\u200b": []}}', "invisible"),
+        ('{"months": "~~24~~"}', "struck"),
+        ('{"<s>months": [1]}', "struck"),
+        ('{"months": "<!-- 24 -->"}', "comment"),
+        ('{"months": "<b hidden>24"}', "attribute"),
+        (f'{{"{"wait " * 90}": 24}}', "json"),
+        (f'{{"{"wait " * 90}": "Wait 24 hours between doses."}}', "json"),
+        (f'{{"{"wait " * 50}": {{"{"doses " * 50}": []}}}}', "json"),
+        (f'{{"{"_" * 900}": 24}}', "json"),
+    ],
+)
+def test_json_that_hides_text_or_has_long_keys_is_unjudged(text: str, kind: str) -> None:
+    assert {found for found, _ in unjudged(text, is_json=True)} == {kind}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"operator": "<", "limit": "<= 5", "price": "~5", "path": "~/lamp", "mail": "a_b@example.com", "id": "x<5"},
+        {"answer": "Wait 24 hours between doses.", "sources": [], "ids": [1, 2], "ok": None},
+        {"warranty": {"summary": "The warranty is 24 months.", "months": 24}, "doses": []},
+        [{"title": "The warranty is 24 months.", "url": "https://example.com/terms"}],
+    ],
+)
+def test_ordinary_json_is_judged_or_harmless(value: object) -> None:
+    assert unjudged(json.dumps(value), is_json=True) == []
+    assert unjudged(f"```json\n{json.dumps(value, indent=2)}\n```", is_json=True) == []
 
 
 async def test_claims_are_unjudged_without_documents_or_a_judge() -> None:

@@ -49,9 +49,10 @@ async def test_values_are_judged_and_the_reply_is_unchanged() -> None:
     message = body["choices"][0]["message"]
     assert message["content"] == GOOD
     claims = {claim["claim"]: claim for claim in body["grounding"]["claims"]}
-    assert list(claims) == [TRUE, "leave days: 25", "leave status: in force", "leave ids: 1", "leave ids: 7"]
-    assert claims[TRUE]["verdict"] == "supported"
-    place = claims[TRUE]["span"]
+    answer = f"leave answer: {TRUE}"
+    assert list(claims) == [answer, "leave days: 25", "leave status: in force", "leave ids: 1", "leave ids: 7"]
+    assert claims[answer]["verdict"] == "supported"
+    place = claims[answer]["span"]
     assert GOOD[place["start"] : place["end"]] == TRUE
     note = message["annotations"][0]
     assert GOOD[note["url_citation"]["start_index"] : note["url_citation"]["end_index"]] == TRUE

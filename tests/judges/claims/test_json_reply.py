@@ -75,6 +75,13 @@ def test_string_values_are_sentences_and_other_values_are_kept_between() -> None
         ("short", ["short"]),
         (7, ["7"]),
         ({"开放": "九点开门"}, ["开放: 九点开门"]),
+        ({"❌ battery": "covered", "a≠b": 1}, ["❌ battery: covered", "a≠b: 1"]),
+        ({"battery": {"≠": "covered"}}, ["battery ≠: covered"]),
+        ({"-5 °C": True, "co-pay": 7, "v1.5": "x"}, ["-5 °C: true", "co pay: 7", "v 1.5: x"]),
+        ({"lamp_runs": []}, ["lamp runs: []"]),
+        ({"30 days": {}}, ["30 days: {}"]),
+        ({"exceptions": {"lamps": []}}, ["exceptions lamps: []"]),
+        ({"sources": [], "details": {"items": {}}}, []),
     ],
 )
 def test_every_leaf_is_a_claim_with_its_path(value: Any, told: list[str]) -> None:
@@ -85,6 +92,27 @@ def test_key_with_a_statement_is_a_claim_and_a_label_is_not() -> None:
     known = KnownText(documents=[A])
     assert claims(json.dumps({"summary": A}), known) == [(A, A)]
     assert [text for text, _ in claims(json.dumps({"limit_is_9000": A}), known)] == ["limit is 9000", A]
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("museum", "museum"),
+        ("not the museum", "not the museum"),
+        ("exceptions", "exceptions"),
+        ("❌ answer", "❌ answer"),
+        ("≠", "≠"),
+        ("answer", None),
+        ("finalAnswer", None),
+        ("résumé", None),
+    ],
+)
+def test_text_is_judged_with_its_key_unless_the_key_says_nothing(key: str, path: str | None) -> None:
+    known = KnownText(documents=[A, "not the"])
+    told = [A, B, "Thanks for asking about this museum!"]
+    read = [text for text, _ in claims(json.dumps({key: " ".join(told)}), known)]
+    assert read in ([path, *told[:2]], [text if path is None else f"{path}: {text}" for text in told[: len(read)]])
+    assert path is None or len(read) == len(told)
 
 
 def test_leaf_has_the_first_field_of_its_object_as_context() -> None:
