@@ -17,6 +17,8 @@ from judges.text.languages.rules import (
     APOLOGY,
     HAVING,
     HELD,
+    KNOWING,
+    KNOWN_BY,
     LANGUAGES,
     PASSIVE,
     REFUSED,
@@ -205,7 +207,7 @@ class HarmlessText:
             if refused is None:
                 return False
             rest = rest[refused.end() :] if REFUSED.match(rest) else rest.rpartition(" ")[0]
-        if HAVING.search(phrase) and not HELD.match(rest):
+        if (HAVING.search(phrase) and not HELD.match(rest)) or (KNOWING.search(phrase) and not KNOWN_BY.match(rest)):
             return False
         return self._is_object(re.sub(r"\A (?:pas|rien|aucune?|nada)\b", "", rest))
 

@@ -49,6 +49,13 @@ REFUSED: Final = re.compile(
 """What a refusal can say that it can't do."""
 PASSIVE: Final = re.compile(r"\A\s*(?:wird|werden|ist|sind)\b|\b(?:is|are|was|were)\s*\Z")
 """Verbs at the edge of the text that varies in a refusal."""
+KNOWING: Final = re.compile(r"(?:know|idk|weiß(?: \w+)* nicht|ne sais|no (?:lo )?sé)\Z")
+KNOWN_BY: Final = re.compile(
+    r"(?: pas)?,?(?: (?:exactly|yet|based|genau|the|your|this|that|any|anything|enough|about|of|for|from|in|whether|if"
+    r"|how|why|what|when|where|which|who|whose|über|ob|wie|was|wann|warum|welche\w*|wer|wo|sur|si|comment|pourquoi|quand|quel\w*"
+    r"|qui|où|sobre|cómo|cuándo|cuál\w*|quién|dónde|qué)\b|\W*\Z)"
+)
+"""What a refusal can say that it doesn't know."""
 THAT_CLAUSE: Final = re.compile(
     r" (?:(?:that|dass|que) (?!(?:in|from|about|for|of|question|information|answer|data)\b)"
     r"|(?:and|or|und|oder|et|ou|y|o) )\w"
