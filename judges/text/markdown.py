@@ -268,6 +268,8 @@ def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
     """Return the fragments of a token, or None if it is text."""
     start, stop = found.span()
     match found.lastgroup:
+        case "code" if "<" in found["literal"] and text.lstrip()[:1] == "<":  # an HTML block, which contains no code
+            return None
         case "code":
             opening, closing = found.span("literal")
             return [

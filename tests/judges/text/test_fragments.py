@@ -133,7 +133,7 @@ def test_beginning_of_markup_is_unjudged(begun: str) -> None:
     assert kinds(f"Wait 24 {begun}")[0] in [("struck", "<"), ("attribute", 'x="')]
 
 
-@pytest.mark.parametrize("text", ["``<s>8</s>`", "\\<s>8</s>", "`8``<s>8</s>`"])
+@pytest.mark.parametrize("text", ["``<s>8</s>`", "\\<s>8</s>", "`8``<s>8</s>`", "<p>`<s>`8`</s>`</p>"])
 def test_markup_that_is_no_code_is_markup(text: str) -> None:
     assert kinds(text) == [("struck", "<s>"), ("struck", "</s>")]
 
