@@ -189,7 +189,7 @@ def test_unknown_fields_are_kept_with_documents_and_no_policy(gateway: Gateway, 
     noted = [_noted(line) for line in b"".join(reply.chunks).splitlines()]
     headers = {name: value for name, value in reply.headers.items() if name != "content-length"}
     noted_reply = Reply(chunks=(b"\n".join(noted) + b"\n\n",), headers=headers)
-    _, delivered = ask(gateway, api, "nobody", noted_reply, stream=stream)
+    _, delivered = ask(gateway, api, gateway.agent(), noted_reply, stream=stream)
     notes = {f"A note in {place}." for place in NOTED}
     sent = {note for note in notes if note.encode() in noted_reply.chunks[0]}
     assert {note for note in sent if note in delivered} == sent
@@ -200,7 +200,7 @@ def test_unknown_fields_are_kept_with_documents_and_no_policy(gateway: Gateway, 
 def test_unknown_message_blocks_are_kept_without_a_policy(
     gateway: Gateway, rules: dict[str, Any] | None, stream: bool
 ) -> None:
-    agent = gateway.agent(grounding=rules) if rules else "nobody"
+    agent = gateway.agent(grounding=rules) if rules else gateway.agent()
     odd = {"type": "new_block", "text": LIE, "more": [LIE]}
     reply = message_of(messages_api.text(TRUE), [odd], stream=stream)
     delivered = ask(gateway, "messages", agent, reply, stream=stream)[1]
