@@ -434,7 +434,7 @@ class JsonReply:
     def _claimed(self, end: int, place: _Container | None, value: str | None, context: str) -> Sentence:
         """Return the piece for a leaf or a key at ``place``, which is a claim unless its path is too long."""
         path, keys = (place.path, place.keys) if place is not None else ("", "")
-        text = ": ".join(part for part in (path, value) if part is not None and (part or part is value))
+        text = ": ".join([*([path] if path else ()), *([value] if value is not None else ())])
         piece = self._emit(end, Sentence(index=0, text="", span=Span(0, 0), plain=text), None)
         if len(path) > _MAX_PATH_CHARS or len(keys) > _MAX_KEYS_CHARS:
             self._shown[piece.index] = None
