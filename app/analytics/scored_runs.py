@@ -7,11 +7,11 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.database import Database
-from app.db.tables import claims, documents, requests, run_steps, runs
+from app.db.tables import REPORTS_SCORES, claims, documents, requests, run_steps, runs
 from app.events.filters import EventFilter
 from app.events.sql_conditions import requests_matching, within
 from judges.types import Label
@@ -82,12 +82,13 @@ async def _scored(connection: AsyncConnection, newest: Select[Any], score: Selec
     query = select(
         requested.c.request_id, requested.c.ts, requested.c.action, score.where(*of_request).scalar_subquery()
     )
-    return _of_requests(row for row in await connection.execute(query) if row[-1] is not None)
+    return _of_requests(row for row in (await connection.execute(query)).all() if row[-1] is not None)
 
 
 async def _reported(connection: AsyncConnection, filter: EventFilter, score: Score, most: int) -> list[ScoredRun]:
     scores = requests.c.extra[_REPORTED]
-    query = _newest(filter, most).add_columns(scores.label("scores")).where(*_alone(), scores.as_string().is_not(None))
+    reports = text(REPORTS_SCORES[connection.dialect.name])
+    query = _newest(filter, most).add_columns(scores.label("scores")).where(*_alone(), reports)
     found = (await connection.execute(query)).all()
     return _of_requests([(id, ts, action, _score(scores, score)) for id, ts, action, scores in found if scores])
 
@@ -107,7 +108,7 @@ async def _recorded(
         .order_by(run_steps.c.run_id, run_steps.c.seq)
     )
     found = []
-    for _, steps in groupby(await connection.execute(query), key=lambda row: row.run_id):
+    for _, steps in groupby((await connection.execute(query)).all(), key=lambda row: row.run_id):
         recorded = list(steps)
         if scores := [each for step in recorded for each in _scores_in(step.data, source)]:
             # Steps recorded by earlier versions have no request id.

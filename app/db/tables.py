@@ -26,6 +26,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     false,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -111,6 +112,13 @@ policy_versions = Table(
     Column("canary_percent", Integer, nullable=False, server_default="100"),
 )
 
+REPORTS_SCORES = {
+    "sqlite": "json_extract(extra, '$.choices[0].record.reported_scores') IS NOT NULL",
+    "postgresql": "extra #> '{choices,0,record,reported_scores}' IS NOT NULL",
+}
+"""For each dialect, the condition that the client reported grounding scores with a request. A query must contain it
+literally to use the index of such requests."""
+
 requests = Table(
     "requests",
     metadata,
@@ -153,6 +161,13 @@ requests = Table(
     Index(None, "total_ms", "request_id"),
     Index(None, "trust_score", "request_id"),
     Index(None, "total_tokens", "request_id"),
+    Index(
+        "ix_requests_with_reported_scores",
+        "ts",
+        "request_id",
+        sqlite_where=text(REPORTS_SCORES["sqlite"]),
+        postgresql_where=text(REPORTS_SCORES["postgresql"]),
+    ),
 )
 
 decisions = Table(

@@ -125,7 +125,7 @@ class FeedbackStore:
         found: dict[str, RequestFeedback] = {}
         new = RequestFeedback()
         async with self._database.read() as connection:
-            for request_id, about, correct in await connection.execute(query):
+            for request_id, about, correct in (await connection.execute(query)).all():
                 found[request_id] = found.get(request_id, new).updated(about, correct)
         return found
 
