@@ -47,7 +47,13 @@ def _is_guarded(path: str) -> bool:
 def _check(scope: Scope, resources: Resources) -> GatewayKey | None:
     required = resources.settings.require_keys
     try:
-        return check_api_key(scope["headers"], scope["query_string"], resources.keys, required=required)
+        return check_api_key(
+            scope["headers"],
+            scope["query_string"],
+            resources.keys,
+            required=required,
+            is_admin=resources.admin.accepts,
+        )
     except WrongKeyError:
         resources.metrics.observe_key_refused("wrong")
         raise

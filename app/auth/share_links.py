@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from app.auth.audit_log import note
 from app.db.database import Database
@@ -21,7 +21,7 @@ from app.db.tables import requests, trace_shares
 from app.errors import NotFoundError
 
 _TOKEN = re.compile(r"(share_[0-9a-f]{32})\.([0-9]{1,12})\.([0-9a-f]{64})")
-_ACTIVE = trace_shares.c.revoked_at.is_(None)
+_KEPT = trace_shares.c.revoked_at.is_(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,13 @@ class TraceShare:
 
 
 class ShareLinks:
-    """The shares in a database. ``key`` signs the tokens. Changes are recorded in the audit log. All methods except
-    ``token`` raise DatabaseUnavailableError."""
+    """The shares in a database. ``key`` signs the tokens. A share ends after ``longest`` at the latest, even if it was
+    created when the limit was higher. Changes are recorded in the audit log. All methods except ``token`` raise
+    DatabaseUnavailableError."""
 
-    def __init__(self, database: Database, key: bytes) -> None:
+    def __init__(self, database: Database, key: bytes, *, longest: timedelta) -> None:
         self._database, self._key = database, hmac.digest(key, b"trace share", "sha256")
+        self._longest = longest
 
     async def create(self, request_id: str, lasts: timedelta) -> TraceShare:
         """Share a trace. Raises NotFoundError if there is no such request."""
@@ -63,9 +65,7 @@ class ShareLinks:
     async def list(self, request_id: str) -> Sequence[TraceShare]:
         """Return the active shares of a trace, newest first."""
         columns = trace_shares.c
-        query = select(trace_shares).where(
-            columns.request_id == request_id, _ACTIVE, columns.expires_at > datetime.now(UTC)
-        )
+        query = select(trace_shares).where(columns.request_id == request_id, *self._active())
         async with self._database.read() as connection:
             return [
                 _share(row) for row in await connection.execute(query.order_by(columns.created_at.desc(), columns.id))
@@ -74,7 +74,7 @@ class ShareLinks:
     async def revoke(self, share_id: str) -> None:
         """End a share. Raises NotFoundError."""
         async with self._database.write() as connection:
-            row = (await connection.execute(select(trace_shares).where(trace_shares.c.id == share_id, _ACTIVE))).first()
+            row = (await connection.execute(select(trace_shares).where(trace_shares.c.id == share_id, _KEPT))).first()
             if row is None:
                 raise NotFoundError(f"share {share_id!r} does not exist")
             ended = update(trace_shares).where(trace_shares.c.id == share_id).values(revoked_at=datetime.now(UTC))
@@ -92,9 +92,15 @@ class ShareLinks:
             return None
         if int(found[2]) <= datetime.now(UTC).timestamp():
             return None
+        query = select(trace_shares).where(trace_shares.c.id == found[1], *self._active())
         async with self._database.read() as connection:
-            row = (await connection.execute(select(trace_shares).where(trace_shares.c.id == found[1], _ACTIVE))).first()
+            row = (await connection.execute(query)).first()
         return None if row is None else _share(row)
+
+    def _active(self) -> tuple[ColumnElement[bool], ...]:
+        """Build the conditions for shares that haven't ended."""
+        now = datetime.now(UTC)
+        return _KEPT, trace_shares.c.expires_at > now, trace_shares.c.created_at > now - self._longest
 
     def _signed(self, share_id: str, ends: int) -> str:
         text = f"{share_id}.{ends}"

@@ -26,11 +26,11 @@ def sessions_of(request: Request) -> Sessions:
     return resources.identity.sessions
 
 
-async def start_session(request: Request, response: Response, principal: Principal) -> None:
-    """Sign ``principal`` in: start a session and set its cookie. The browser's previous session ends, so that nobody
-    can continue with a cookie that someone else knows. Raises DatabaseUnavailableError."""
+async def start_session(request: Request, response: Response, principal: Principal, *, before: str | None) -> None:
+    """Sign ``principal`` in: start a session and set its cookie. The browser's previous session, with the id
+    ``before``, ends, so that nobody can continue with a cookie that someone else knows. Raises
+    DatabaseUnavailableError."""
     sessions = sessions_of(request)
-    before: Operator | None = request.state.operator
     if before is not None:
         await sessions.close(before)
     address = request.client.host if request.client else None
@@ -42,6 +42,12 @@ async def start_session(request: Request, response: Response, principal: Princip
 def tokens_match(given: str, expected: str) -> bool:
     """Compare a secret token with the expected one in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
+
+
+def session_id(request: Request) -> str | None:
+    """Return the id of the request's session, if it has one."""
+    operator: Operator | None = request.state.operator
+    return None if operator is None else operator.id
 
 
 async def may_attempt_sign_in(request: Request) -> bool:

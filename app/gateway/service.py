@@ -134,7 +134,7 @@ class Gateway:
             agent=info.agent,
             model=self.upstream.names_of(info.model),
             key=key.names if key is not None else None,
-            unit=info.run_id or info.request_id,
+            unit=info.request_id if run is None else info.run_id,
         )
         always, wanted = self.settings.evidence_from_tools, policies.reply_settings.evidence_from_tools
         tools = None if always or parsed.from_tools is None else wanted

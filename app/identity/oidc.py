@@ -46,6 +46,15 @@ class SignedInUser:
     role: Role | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedSignIn:
+    """The result of a sign-in: the user, the page to show, and the id of the session that the sign-in replaces."""
+
+    user: SignedInUser
+    next: str
+    session: str | None
+
+
 class _Metadata(BaseModel):
     issuer: str
     authorization_endpoint: HttpUrl
@@ -94,9 +103,9 @@ class OidcProvider:
         self._metadata: tuple[float, _Metadata] | None = None
         self._keys: tuple[float, Any] | None = None
 
-    async def begin(self, next: str) -> tuple[str, str]:
+    async def begin(self, next: str, *, session: str | None = None) -> tuple[str, str]:
         """Start a sign-in. Return the provider's URL and the value of a cookie that ``finish`` needs. ``next`` is the
-        page to show after signing in. Raises SignInError."""
+        page to show after signing in, and ``session`` the id of the browser's session. Raises SignInError."""
         from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
@@ -114,11 +123,10 @@ class OidcProvider:
             code_challenge=create_s256_code_challenge(flow["verifier"]),
             code_challenge_method="S256",
         )
-        return url, self._seal({**flow, "next": next, "ends": ends})
+        return url, self._seal({**flow, "next": next, "session": session, "ends": ends})
 
-    async def finish(self, query: Mapping[str, str], cookie: str) -> tuple[SignedInUser, str]:
-        """Complete the sign-in with the parameters of the provider's redirect. Return the user and the page to show.
-        Raises SignInError."""
+    async def finish(self, query: Mapping[str, str], cookie: str) -> CompletedSignIn:
+        """Complete the sign-in with the parameters of the provider's redirect. Raises SignInError."""
         flow = self._unseal(cookie)
         if not hmac.compare_digest(query.get("state", "").encode(), flow["state"].encode()):
             raise SignInError("This sign-in was started in another window or has expired. Try again.")
@@ -130,7 +138,7 @@ class OidcProvider:
             raise SignInError("The provider's response has no code. Try again.")
         token = await self._exchange(query["code"], flow["verifier"])
         claims = await self._verify(token, flow["nonce"])
-        return self._user(claims), flow["next"]
+        return CompletedSignIn(user=self._user(claims), next=flow["next"], session=flow["session"])
 
     async def sign_out_url(self) -> str | None:
         """Return the provider's page that ends its own session and then leads back to the sign-in page. None if the
@@ -191,7 +199,7 @@ class OidcProvider:
         groups = claims.get(self._claim)
         named = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         roles = [self._roles[group] for group in (*named, "*") if isinstance(group, str) and group in self._roles]
-        email = claims.get("email") if claims.get("email_verified", True) is True else None
+        email = claims.get("email") if claims.get("email_verified") is True else None
         name = next((text for text in (email, claims.get("preferred_username")) if isinstance(text, str) and text), "")
         return SignedInUser(
             issuer=self._issuer,

@@ -123,10 +123,10 @@ class Sessions:
             rows = (await connection.execute(query)).all()
         return [_stored(row, whose) for row in rows if (whose := self._principal(row, now)) is not None]
 
-    async def close(self, operator: Operator) -> None:
-        """End a session because its owner signs out."""
+    async def close(self, id: str) -> None:
+        """End a session because its owner signs out or signs in again."""
         async with self._database.write() as connection:
-            await connection.execute(delete(sessions).where(sessions.c.id == operator.id))
+            await connection.execute(delete(sessions).where(sessions.c.id == id))
 
     async def end(self, id: str, *, of: Principal | None = None) -> None:
         """End a session at once, on every worker. Raises NotFoundError if no session has this id, or if ``of`` is given

@@ -13,6 +13,7 @@ from app.db.tables import claims, documents, requests
 from app.events.filters import EventFilter, Key
 from app.events.replay_data import LoggedRows
 from app.events.sql_conditions import before_key, requests_matching
+from app.runs.run_access import RUN_ID
 from judges.types import Chunk
 
 _PAGE = 200
@@ -62,7 +63,7 @@ class RawPage:
                 agent=row.agent,
                 model=row.model,
                 key_prefix=row.key_prefix,
-                unit=row.run_id or row.request_id,
+                unit=row.run_id if RUN_ID.fullmatch(row.run_id or "") else row.request_id,
                 rows=LoggedRows(
                     extra=row.extra,
                     stream=row.stream,

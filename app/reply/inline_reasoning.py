@@ -18,6 +18,8 @@ _CLOSE = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _MOST_SPACE = 256
 """The maximum number of white-space characters before the first tag."""
 _LONGEST = len("</thinking>")
+_MARKUP = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
+"""Tags and citation markers. They aren't an answer."""
 _CLOSE_BEGUN = re.compile(r"<[a-z/]{0,10}\Z", re.IGNORECASE)
 
 
@@ -40,12 +42,13 @@ class Piece(Struct, frozen=True):
 
 def blank_reasoning(text: str) -> str:
     """Return ``text`` with reasoning and its tags replaced by line breaks, so that the answer keeps its position. Text
-    without an answer is returned unchanged, because only text before an answer counts as reasoning.
+    without an answer is returned unchanged, because only text before an answer counts as reasoning. An answer contains
+    a letter or digit outside tags and markers.
     """
     split = InlineReasoning()
     pieces = [*split.take(TextDelta(choice=0, text=text, frame=Frame(json={}))), *split.flush()] if text else []
     answer = "".join(map(blanked, pieces))
-    return text if answer.isspace() else answer
+    return answer if any(map(str.isalnum, _MARKUP.sub("", answer))) else text
 
 
 def blanked(piece: Piece) -> str:

@@ -145,7 +145,8 @@ async def revoke_share(resources: ResourcesDep, share_id: Annotated[Word, Path()
 
 
 def share_links(resources: Resources) -> ShareLinks:
-    return ShareLinks(resources.database, resources.admin.session_key)
+    longest = timedelta(hours=resources.settings.share_max_hours)
+    return ShareLinks(resources.database, resources.admin.session_key, longest=longest)
 
 
 def share_lifetime(resources: Resources, hours: int) -> timedelta:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 from app.auth.audit_log import acting_as
 from app.dashboard.page_security import OpenRoute
-from app.dashboard.session_cookie import PATH, is_https, may_attempt_sign_in, safe_next, start_session
+from app.dashboard.session_cookie import PATH, is_https, may_attempt_sign_in, safe_next, session_id, start_session
 from app.dashboard.templating import page
 from app.dependencies import ResourcesDep
 from app.errors import SignInError
@@ -26,7 +26,8 @@ _log = structlog.stdlib.get_logger(__name__)
 async def begin_sign_in(request: Request, resources: ResourcesDep, next: str | None = None) -> Response:
     """Redirect the browser to the provider."""
     try:
-        url, flow = await _provider(resources).begin(safe_next(next))
+        # The provider's redirect comes without the session cookie, see below.
+        url, flow = await _provider(resources).begin(safe_next(next), session=session_id(request))
     except SignInError as error:
         return _refused(request, error)
     response = RedirectResponse(url, status_code=303)
@@ -41,7 +42,8 @@ async def finish_sign_in(request: Request, resources: ResourcesDep) -> Response:
         raise HTTPException(429, "Too many attempts from this address. Wait a minute and try again.")
     cookie = request.cookies.get(FLOW_COOKIE, "")
     try:
-        who, next = await _provider(resources).finish(dict(request.query_params), cookie)
+        signed_in = await _provider(resources).finish(dict(request.query_params), cookie)
+        who = signed_in.user
         with acting_as(f"user:{who.name}"):
             user = await resources.identity.users.signed_in(who)
         if user.principal is None:
@@ -50,8 +52,8 @@ async def finish_sign_in(request: Request, resources: ResourcesDep) -> Response:
         return _refused(request, error)
     # Browsers don't send the session cookie when another site redirects here. Continue from a page of this site
     # instead.
-    response = page(request, "sign_in/leave.html", next=safe_next(next))
-    await start_session(request, response, user.principal)
+    response = page(request, "sign_in/leave.html", next=safe_next(signed_in.next))
+    await start_session(request, response, user.principal, before=signed_in.session)
     _set_flow(request, response, "", timedelta(0))
     _log.info("dashboard_signed_in", actor=user.principal.actor)
     return response

@@ -17,6 +17,7 @@ from app.dashboard.session_cookie import (
     OperatorDep,
     may_attempt_sign_in,
     safe_next,
+    session_id,
     sessions_of,
     set_cookie,
     start_session,
@@ -62,7 +63,7 @@ async def sign_in(
         _log.warning("dashboard_sign_in_refused", client=client)
         return _form(request, next, status=401, message="This admin token is invalid, revoked or expired.")
     response = RedirectResponse(safe_next(next), status_code=303)
-    await start_session(request, response, principal)
+    await start_session(request, response, principal, before=session_id(request))
     _log.info("dashboard_signed_in", client=client, actor=principal.actor)
     return response
 
@@ -71,7 +72,7 @@ async def sign_in(
 @requires(Role.VIEWER)
 async def sign_out(request: Request, resources: ResourcesDep, operator: OperatorDep) -> Response:
     """End the session, then the one at the provider, if the operator signed in there."""
-    await sessions_of(request).close(operator)
+    await sessions_of(request).close(operator.id)
     provider = resources.oidc if operator.principal.kind == "user" else None
     url = None if provider is None else await provider.sign_out_url()
     if url is None:

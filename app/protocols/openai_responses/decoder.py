@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from app.errors import InvalidRequestError, UpstreamConnectError
-from app.protocols.common.known_fields import KnownFields
+from app.protocols.common.known_fields import UNFIT, KnownFields, identifier
 from app.protocols.common.sse import JsonStreamDecoder
 from app.protocols.common.stream_events import (
     EndOfReply,
@@ -273,7 +273,7 @@ class ResponseDecoder:
             return
         before = len(self._found.chunks)
         with suppress(InvalidRequestError):  # beyond the limits: the documents taken by then count
-            take_search(self._found, item, "output")
+            take_search(self._found, item, "output", is_name=_is_name)
         if found := self._found.chunks[before:]:
             yield FoundDocuments(documents=found)
 
@@ -341,6 +341,11 @@ def _content_of(part: Mapping[str, Any]) -> str:
     """Name the content of a part that isn't text."""
     kind = str(part.get("type"))
     return _PARTS.get(kind, kind)
+
+
+def _is_name(text: str) -> bool:
+    """Return whether ``text`` is a name, as in the upstream's annotations. Other texts may contain a statement."""
+    return bool(text) and identifier(text) is not UNFIT
 
 
 def usage_of(response: Mapping[str, Any]) -> Usage | None:

@@ -1,7 +1,7 @@
 """Responses API requests. Besides the fields ``documents`` and ``grounding``, the input items may contain tool
 results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -73,26 +73,34 @@ def _tool_results(items: Sequence[Mapping[str, Any]], limits: Limits) -> Documen
     return documents
 
 
-def take_search(documents: Documents, item: Mapping[str, Any], path: str) -> None:
-    """Add the passages of a file search, if ``item`` has any. Raises InvalidRequestError if they exceed the limits."""
+def take_search(
+    documents: Documents, item: Mapping[str, Any], path: str, *, is_name: Callable[[str], bool] = bool
+) -> None:
+    """Add the passages of a file search, if ``item`` has any. ``is_name`` decides which file names are used; a passage
+    whose collection isn't a name is left out. Raises InvalidRequestError if the passages exceed the limits."""
     for result, where in parts_of(item.get("results"), f"{path}.results"):
-        if (chunk := _found(result, documents.next_id)) is not None:
+        if (chunk := _found(result, documents.next_id, is_name)) is not None:
             documents.add(chunk, where)
 
 
-def _found(result: Mapping[str, Any], identifier: str) -> Chunk | None:
+def _found(result: Mapping[str, Any], identifier: str, is_name: Callable[[str], bool]) -> Chunk | None:
     """Parse a passage of a file search. Return None if its text was left out."""
     text, score, attributes = result.get("text"), result.get("score"), result.get("attributes")
     if not isinstance(text, str) or not text.strip():
         return None
-    collection = attributes.get("collection") if isinstance(attributes, dict) else None
+    given = attributes.get("collection") if isinstance(attributes, dict) else None
+    collection = given if isinstance(given, str) and given else None
+    if collection is not None and not is_name(collection):
+        return None
     share = score if isinstance(score, int | float) and not isinstance(score, bool) and 0 <= score <= 1 else None
-    names = [name for name in (result.get("filename"), result.get("file_id")) if isinstance(name, str) and name]
+    names = [
+        name for name in (result.get("filename"), result.get("file_id")) if isinstance(name, str) and is_name(name)
+    ]
     return Chunk(
         id=identifier,
         text=text,
         source=names[0] if names else None,
-        collection=collection if isinstance(collection, str) and collection else None,
+        collection=collection,
         relevance_score=None if share is None else float(share),
         metadata=attributes if isinstance(attributes, dict) else {},
     )

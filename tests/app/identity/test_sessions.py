@@ -35,7 +35,7 @@ async def test_session_is_valid_on_every_worker_until_closed(open_database: Open
         assert (found.principal.actor, found.principal.role) == ("token:bootstrap", Role.ADMIN)
         assert LIFETIME - timedelta(minutes=1) < found.expires_at - datetime.now(UTC) <= LIFETIME
         assert (await here.find(cookie)) == found
-        await there.close(found)
+        await there.close(found.id)
         assert await here.find(cookie) is None
 
 

@@ -230,6 +230,10 @@ def test_unknown_compression_is_not_named(gateway: Gateway, stream: bool) -> Non
         assert "bleach" not in ask(gateway, api, agent, reply, stream=stream)[1]
 
 
+UNANSWERED = [f"<think>{LIE}</think>{end}" for end in (".", "!", "[1]", "---", "<br>", " \u2026", "**")]
+"""Reasoning that is followed by punctuation, a marker or a tag only."""
+
+
 def test_text_check_judges_reasoning_without_an_answer(gateway: Gateway) -> None:
     strict = gateway.policy("grounding", BLOCK, scope={"agents": ["nobody"]})["name"]
 
@@ -238,7 +242,7 @@ def test_text_check_judges_reasoning_without_an_answer(gateway: Gateway) -> None
         with gateway.call(body, path="/v1/grounding/check") as call:
             return dict(json.loads(call.read_all()))
 
-    for text in (f"<think>{LIE}", f"<think>{LIE}</think>", f"<thinking>{LIE}</thinking>\n"):
+    for text in (f"<think>{LIE}", f"<think>{LIE}</think>", f"<thinking>{LIE}</thinking>\n", *UNANSWERED):
         for more in ({}, {"policy": strict}, {"options": {"unjudged_action": "block"}}):
             checked = check(text, **more)
             assert (checked["total_claims"], checked["unverifiable_count"]) == (1, 1), (text, more)

@@ -1,5 +1,6 @@
 """Edge cases of the data that crosses the gateway's boundaries."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,18 @@ def test_target_with_another_host_goes_to_the_upstream(gateway: Gateway) -> None
         assert call.status == status
     hosts = {exchange.header("host") for exchange in gateway.upstream.exchanges}
     assert hosts == {f"127.0.0.1:{gateway.upstream.port}"}
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-groundlane-key"])
+@pytest.mark.parametrize("scheme", ["", "Bearer ", "bearer  ", "Basic x "])
+def test_admin_token_never_reaches_the_upstream(gateway: Gateway, header: str, scheme: str) -> None:
+    gateway.upstream.script(json_reply({}))
+    for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions")):
+        headers = {header: f"{scheme}{ADMIN_TOKEN}"}
+        with gateway.call({} if method == "POST" else None, path=path, method=method, headers=headers) as call:
+            assert "admin token" in json.loads(call.read_all())["error"]["message"]
+        assert call.status == 401
+    assert gateway.upstream.exchanges == []
 
 
 def test_redirects_are_left_to_the_client(gateway: Gateway) -> None:

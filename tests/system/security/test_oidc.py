@@ -48,7 +48,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, server: OidcServer) -> Ite
 
 @pytest.fixture(autouse=True)
 def as_new(server: OidcServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.claims = {"sub": "u-1", "email": "anna@example.com", "groups": ["support"]}
+    server.claims = {"sub": "u-1", "email": "anna@example.com", "email_verified": True}
+    server.claims["groups"] = ["support"]
     server.spoil, server.metadata = None, {}
     monkeypatch.setattr(oidc, "_KEYS_AGAIN_S", 0.0)
     monkeypatch.setattr("app.dashboard.session_cookie.ATTEMPTS_PER_MINUTE", 1_000)
@@ -104,6 +105,20 @@ def test_sign_in_maps_the_group_to_a_role_and_the_name_to_the_audit_log(gateway:
         assert "user:anna@example.com" in sessions
         made = gateway.admin.get("/audit", params={"action": "user.create"}).json()["items"]
         assert made[0]["actor"] == "user:anna@example.com"
+
+
+def test_signing_in_again_ends_the_previous_session(gateway: Gateway, server: OidcServer) -> None:
+    with browser(gateway) as client:
+        sign_in(client, server)
+        first = client.cookies["groundlane_session"]
+        url = server.authorize(begin(client))
+        del client.cookies["groundlane_session"]  # it is SameSite=Strict, and the redirect comes from the provider
+        back(client, url)
+        assert client.cookies["groundlane_session"] != first
+        assert client.get("/dashboard/").status_code == 200
+    with browser(gateway) as other:
+        other.cookies.set("groundlane_session", first)
+        assert other.get("/dashboard/").status_code == 303
 
 
 def test_changed_role_takes_effect_at_the_next_request(gateway: Gateway, server: OidcServer) -> None:

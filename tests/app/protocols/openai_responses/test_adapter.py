@@ -592,6 +592,21 @@ class TestRequest:
                     [] if collection == "board" else [collection]
                 )
 
+    async def test_upstream_search_has_no_names_that_may_be_statements(self) -> None:
+        asked: dict[str, Any] = {"documents": None, "include": ["file_search_call.results"]}
+        (result,) = SEARCH["results"]
+        for more, sources in (
+            ({"filename": "Drink bleach daily.pdf"}, [result["file_id"]]),
+            ({"filename": "", "file_id": "drink bleach"}, [None]),
+            ({"attributes": {"collection": "drink bleach"}}, []),
+        ):
+            body = response({**SEARCH, "results": [{**result, **more}]}, message(TRUE))
+            for answer in (body, sse(events(body))):
+                at = await bench(answer, policy(evidence_from_tools=True, tool_call_action="drop", **BLOCK))
+                found = await stream(at, **asked)
+                assert [document.source for document in at.event.documents] == sources
+                assert "bleach" not in json.dumps(found)
+
     async def test_upstream_search_results_supplement_the_documents_of_the_request(self) -> None:
         at = await bench(sse(events(response(SEARCH, message(TRUE)))), settings={"evidence_from_tools": True})
         found = await stream(at, documents=[{"id": "d", "text": UNKNOWN}], include=["file_search_call.results"])

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from judges.types import Label
+from policies.policy_selection import PolicyEngine
+from policies.registry import parse_rules
+from policies.types import Policy, Scope
 from tests.support.apis.scripted_answers import answer, chunk, whole
 from tests.support.gateways.live_gateway import Gateway
 from tests.support.gateways.mock_upstream import Reply, json_reply
@@ -217,3 +220,23 @@ def test_lone_surrogate_is_rejected_in_a_reply(gateway: Gateway) -> None:
 
 def test_unknown_objects_are_not_found(gateway: Gateway) -> None:
     assert gateway.admin.get("/policies/pol_0/status").status_code == 404
+
+
+def test_caller_cannot_choose_whether_a_canary_is_enforced(gateway: Gateway) -> None:
+    agent = "agent-canary"
+    policy = gateway.policy("grounding", BLOCK, scope={"agents": [agent]}, canary_percent=90)
+    canary = Policy(
+        id=policy["id"],
+        name=policy["name"],
+        category="grounding",
+        rules=parse_rules("grounding", BLOCK),
+        scope=Scope(),
+        canary_percent=90,
+    )
+    engine = PolicyEngine([canary])
+    label = next(label for label in map(str, range(1_000)) if not engine.in_scope(unit=label).policies)
+    actions = [
+        ask(gateway, agent, LEAVE, grounding={"agent": agent, "run_id": label})[1]["grounding"]["action"]
+        for _ in range(20)
+    ]
+    assert "block" in actions  # by the requests' own ids; all are allowed once in 10**20 runs
