@@ -82,5 +82,5 @@ def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text)
     mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
     # NAT64 addresses (64:ff9b::/96), which can reach any IPv4 address, count as both global and reserved.
-    special = address.is_multicast or address.is_reserved
+    special = address.is_multicast or address.is_reserved or getattr(address, "is_site_local", False)
     return address.is_global and not special and (mapped is None or mapped.is_global)

@@ -26,6 +26,7 @@ _CHARS_PER_TOKEN = 4
 """A rule of thumb for current tokenizers. It is used to estimate usage when a reply ended before the upstream reported
 it."""
 _REASON = re.compile(r"[A-Za-z_-]{1,40}")
+_MODEL = re.compile(r"[\w.:/@+=#~|-]{0,256}", re.ASCII)
 _SEVERITY = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "cancelled": 1}
 
 _RANDOM_DIGITS: deque[str] = deque()
@@ -195,9 +196,9 @@ class RequestRecorder:
 
     def start_reply(self, model: str | None, prompt_tokens: int | None) -> None:
         """Record the start of the upstream's reply, with the number of prompt tokens and the model that it names. The
-        first name counts."""
-        if self._reply_model is None:
-            self._reply_model = model
+        first name counts. An upstream may send any text, so only what looks like a name is stored."""
+        if self._reply_model is None and model is not None:
+            self._reply_model = model if _MODEL.fullmatch(model) else "unknown"
         if prompt_tokens is not None:
             self.usage.prompt = prompt_tokens
 

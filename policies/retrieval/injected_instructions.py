@@ -9,11 +9,13 @@ from policies.types import PolicyInputs, Violation
 
 
 def check_injected_instructions(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
-    """Check that neither the document's text nor its title contains instructions."""
+    """Check that the document contains no instructions, neither in its text nor in its title or source. A document
+    without a title is named by its source in the prompt."""
     if rules.on_injected_instructions == "ignore":
         return
     chunk = inputs.chunks[index]
-    found = find_instruction(chunk.text) or (find_instruction(chunk.title) if chunk.title else None)
+    texts = filter(None, (chunk.text, chunk.title, chunk.source))
+    found = next(filter(None, map(find_instruction, texts)), None)
     if found is not None:
         yield document_violation(
             rules.on_injected_instructions,

@@ -49,7 +49,7 @@ async def test_private_address_is_used_only_if_allowed(url: str) -> None:
     "address",
     [
         *("127.0.0.1", "10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1"),
-        *("::1", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1"),
+        *("::1", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "fec0::1"),
     ],
 )
 async def test_name_that_resolves_to_a_private_address_is_refused(
