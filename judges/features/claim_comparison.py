@@ -19,7 +19,7 @@ from judges.features.name_and_role_features import (
     replaced,
     roles_swapped,
 )
-from judges.features.negation_features import opposed, polarity_differs
+from judges.features.negation_features import only_one_denies, opposed, polarity_differs
 from judges.features.numbers import Quantity, lacking
 from judges.features.parsed_text import ParsedSentence, Prepared
 from judges.features.quantity_features import has_all, numbers_exchanged, quantity_differs
@@ -171,16 +171,15 @@ class _Seen:
                 self.quantity, self.differing = look.quantity, look.pair.evidence
         elif (other := _other_name(look, evidence))[0]:
             self.name = max(self.name, other, key=itemgetter(0))
-        elif not absent and look.opposed >= 0.0 and not turned(look.pair):
+        elif not absent and look.opposed >= 0.0 and not turned(look.pair) and not only_one_denies(look.pair):
             coverage = look.pair.coverage
             if look.overclaims > SURELY:
                 self.wider = max(self.wider, (look.overclaims * coverage, coverage))
                 return
             self.plain = max(self.plain, coverage)
             self.loosely = max(self.loosely, look.overclaims * coverage)
-            if not look.overclaims:
-                self.contained = max(self.contained, look.ordered)
             if target.relation is None or look.pair.evidence.relation is not None:
+                self.contained = max(self.contained, 0.0 if look.overclaims else look.ordered)
                 self.covered = max(self.covered, coverage)
 
     @property

@@ -41,6 +41,8 @@ UNCLEAR: Final = -1.0
 _OF_SUBJECT: Final = 2
 """The position up to which a word belongs to the sentence's subject."""
 _MOSTLY: Final = 0.74
+_LONG_ENOUGH: Final = 1.3
+"""The weight from which a claim says enough to tell what it denies. That of "No doctor" is less."""
 _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
 """Words between a negation and the negated word: "non-toxic", "no longer sold"."""
@@ -58,7 +60,7 @@ def polarity_differs(pair: SentencePair) -> float:
     claim, evidence = pair.claim, pair.evidence
     universal = evidence.quantifier == UNIVERSAL or has_word(evidence, WHOLE)
     denied = pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys() and universal
-    if (pair.lacking and not denied) or pair.coverage < 0.7 or claim.weight < 1.3:
+    if (pair.lacking and not denied) or pair.coverage < 0.7 or claim.weight < _LONG_ENOUGH:
         return 0.0
     if claim.quantities and evidence.quantities and not quantities_agree(pair):
         return 0.0
@@ -89,6 +91,15 @@ def polarity_differs(pair: SentencePair) -> float:
     if claim.quantifier == UNIVERSAL or share_of(clause_weights, claim.weights) >= 0.6:
         return 1.0
     return ANOTHER
+
+
+def only_one_denies(pair: SentencePair) -> bool:
+    """Return whether only one of the sentences contains a negation, and the claim is too short to tell whether they
+    contradict each other. The evidence then doesn't support it, although it may contain all of its words."""
+    if pair.claim.weight >= _LONG_ENOUGH:
+        return False
+    clauses = touched(pair.evidence, pair.anchors)
+    return bool(pair.claim.negations) is clauses.isdisjoint(pair.evidence.negations)
 
 
 def _denies_by_word(sentence: ParsedSentence) -> bool:

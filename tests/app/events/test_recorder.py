@@ -61,7 +61,11 @@ def test_event_of_a_record_is_built_once() -> None:
 
 
 def test_model_of_a_reply_is_stored_only_if_it_is_a_name() -> None:
-    for model, stored in (("org/model-1:free", "org/model-1:free"), ("drink bleach", "unknown"), ("m" * 300, "unknown")):
+    for model, stored in (
+        ("org/model-1:free", "org/model-1:free"),
+        ("drink bleach", "unknown"),
+        ("m" * 300, "unknown"),
+    ):
         recorder = RequestRecorder(api="chat", store_text=StoreText.NONE)
         recorder.start_reply(model, None)
         assert recorder.record().upstream.model == stored

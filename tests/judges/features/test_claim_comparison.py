@@ -169,6 +169,38 @@ def test_words_inside_a_denial_or_a_plan_are_no_support() -> None:
     assert label("The city plans to open the line in 2027.", "The city opened the line in 2027.") is not Label.SUPPORTED
 
 
+COVER = (
+    "The policy covers lost luggage and a doctor. The lamp has a guarantee of 24 months. Refunds are paid within 30 days. "
+    "Keep the alarm on. There is no deposit."
+)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        *(
+            "No doctor.",
+            "Without a doctor.",
+            "Doctor: no",
+            "No guarantee of 24 months.",
+            "Guarantee: none",
+            "A deposit.",
+        ),
+        *("Not the alarm.", "Alarm not on.", "Never refunds.", "Refunds after 30 days.", "More than 24 months."),
+        *("The guarantee is more than 24 months.", "Refunds are paid after 30 days."),
+    ],
+)
+def test_fragment_that_denies_or_turns_a_sentence_has_no_support_by_its_words(claim: str) -> None:
+    found = compute(prepare(COVER), prepare(claim))
+    assert (found.verbatim, found.contained, found.covered) == (0.0, 0.0, 0.0)
+    assert label(COVER, claim, AGAINST) is not Label.SUPPORTED
+
+
+@pytest.mark.parametrize("claim", ["A doctor.", "Guarantee: 24 months", "No deposit.", "Deposit: none", "Alarm on."])
+def test_fragment_of_a_sentence_is_supported(claim: str) -> None:
+    assert label(COVER, claim) is Label.SUPPORTED
+
+
 def test_dropped_condition_weakens_support() -> None:
     evidence = prepare("The deposit is returned in full unless the keys are lost.")
     dropped = compute(evidence, prepare("The deposit is returned in full."))
