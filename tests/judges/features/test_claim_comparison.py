@@ -170,8 +170,8 @@ def test_words_inside_a_denial_or_a_plan_are_no_support() -> None:
 
 
 COVER = (
-    "The policy covers lost luggage and a doctor. The lamp has a guarantee of 24 months. Refunds are paid within 30 days. "
-    "Keep the alarm on. There is no deposit."
+    "The policy covers lost luggage and a doctor. The lamp has a guarantee of 24 months. "
+    "Refunds are paid within 30 days. Keep the alarm on. There is no deposit."
 )
 
 
