@@ -24,7 +24,7 @@ from judges.features.numbers import Quantity, lacking
 from judges.features.parsed_text import ParsedSentence, Prepared
 from judges.features.quantity_features import has_all, numbers_exchanged, quantity_differs
 from judges.features.sentence_pair import ANOTHER, SentencePair, held, pair_up, ramp, share_of
-from judges.features.word_overlap import ordered, put_in_doubt, turned, verbatim
+from judges.features.word_overlap import ClaimWording, ordered, put_in_doubt, turned, verbatim
 from judges.features.words.lexicon import UNIVERSAL
 
 _CANDIDATES: Final = 4
@@ -77,6 +77,7 @@ class ClaimComparison:
 
     def __init__(self, claim: Prepared) -> None:
         self.claim = claim
+        self.wording = ClaimWording(claim)
         first = max(0, len(claim.sentences) - 1)
         while first and not claim.sentences[first].leans and not claim.sentences[first - 1].leads:
             first -= 1
@@ -92,7 +93,7 @@ class ClaimComparison:
             return Features()
         if self._context and share_of(self._context, evidence.keys) < _SAME_SUBJECT:
             return Features(overlap=share_of(self.claim.sentences[-1].weights, evidence.keys))
-        return reduce(_worse, (target.compare(evidence) for target in self._targets))
+        return reduce(_worse, [target.compare(evidence) for target in self._targets])
 
 
 comparison = ClaimComparison
@@ -208,6 +209,7 @@ class _Target:
         frame: Mapping[str, float] = {**context, **sentence.weights} if sentence.weight < 1.0 else sentence.weights
         self._about = {**context, **sentence.weights}
         self._frame = frame or dict.fromkeys(sentence.keys, 0.5)
+        self._total = sum(self._frame.values())
         self._by_weights = bool(sentence.weights or context)
         full = (key for key, weight in context.items() if weight == 1.0)
         self._subject = frozenset(islice(full, _OF_SUBJECT)) - sentence.weights.keys()
@@ -223,6 +225,9 @@ class _Target:
     def compare(self, evidence: Prepared) -> Features:
         sentences = evidence.sentences
         shares = [self._share(sentence) for sentence in sentences]
+        overlap = max(shares)
+        if overlap < _LEAST_COVERAGE and not self._sentence.leans:
+            return self._judge((), evidence, frozenset(), overlap)
         scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
         places = [place for _, place in scored]
         others = self._about_another_subject(places, sentences, self._subject)
@@ -234,7 +239,8 @@ class _Target:
         candidates = scored[:_CANDIDATES]
         if not candidates and self._sentence.leans and all(weight < 1.0 for weight in self._frame.values()):
             candidates = self._by_units(sentences)
-        overlap = _best_neighbourhood(self._frame, evidence, candidates) if candidates else max(shares)
+        if candidates:
+            overlap = _best_neighbourhood(self._frame, evidence, candidates)
         features = self._judge(scored or candidates, evidence, passed, overlap)
         if features.quantity_differs > _WITHHELD and any(
             has_all(self._sentence, sentences[place]) for place in unasked
@@ -277,7 +283,8 @@ class _Target:
     def _share(self, sentence: ParsedSentence) -> float:
         share = self._shares.get(id(sentence))
         if share is None:
-            share = share_of(self._frame, sentence.weights if self._by_weights else sentence.keys)
+            found = held(self._frame, sentence.weights if self._by_weights else sentence.keys)
+            share = found / self._total if self._total else 0.0
             self._shares[id(sentence)] = share
             self._held.append(sentence)
         return share

@@ -4,13 +4,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
 from judges.features.numbers import Quantity, QuantityKind, Token, extract, normalise, scan, vocabulary
 from judges.features.words import lexicon
-from judges.features.words.stemming import lexeme
+from judges.features.words.stemming import Lexeme, lexeme
 
 _MARKERS: Final = re.compile(r"\[(?!\d{4}\])\^?[\w.:†#-]{1,24}\](?!\()|【[^】\n]{0,60}】")
 _LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
@@ -178,6 +179,12 @@ def _ends(tokens: Sequence[Token], index: int) -> bool:
     return not (token.text == "." and abbreviated)
 
 
+@lru_cache(maxsize=50_000)
+def _known_word(word: str) -> tuple[Lexeme, bool]:
+    """Return the lexeme of a lower-case word, and whether the word qualifies a statement wherever it occurs."""
+    return lexeme(word), word in _FUNCTIONAL or word.endswith("n't")
+
+
 @dataclass(slots=True)
 class _Collector:
     run: list[str] = field(default_factory=list)
@@ -218,20 +225,20 @@ class _Collector:
         self.period, self.period_until = quantity.per, self.words + _PERIOD_WITHIN
 
     def word(self, token: Token, following: str, *, last: bool) -> None:
-        word = token.lower
+        word, text = token.lower, token.text
         self.run.append(word)
-        if word in _FUNCTIONAL or word.endswith("n't") or (word == "non" and following == "-"):
+        found, is_functional = _known_word(word)
+        key, weight, sign = found
+        if is_functional or (word == "non" and following == "-"):
             self._function(word, following)
-        found = lexeme(word)
         inner = self.words > 0
         self.words += 1
-        key, weight = found.key, found.weight
-        if len(token.text) == 1 and token.kind == "word":
+        if len(text) == 1 and token.kind == "word":
             abbreviated = following == "." and not last
             key, weight = (
-                (f"{word}.", 1.0) if inner and token.text.isupper() and not abbreviated and word != "i" else ("", 0.0)
+                (f"{word}.", 1.0) if inner and text.isupper() and not abbreviated and word != "i" else ("", 0.0)
             )
-        if token.text == "Pro" and following not in vocabulary.PERIODS and following not in vocabulary.UNITS:
+        if text == "Pro" and following not in vocabulary.PERIODS and following not in vocabulary.UNITS:
             key, weight = word, 1.0  # A product, not "per".
         if self.period is not None and (period := self._period_key(word)) is not None:
             key, weight, self.period = period, 1.0, None  # "min" is "minute" here, not a minimum.
@@ -240,10 +247,10 @@ class _Collector:
         self.keys.append(key)
         self.clauses.append(self.clause)
         self.weights[key] = weight
-        if found.sign and key == found.key:
-            self.signs.setdefault(key, []).append((len(self.keys) - 1, found.sign))
-        if inner and token.text[0].isupper():
-            self.names[key] = token.text
+        if sign and key == found.key:
+            self.signs.setdefault(key, []).append((len(self.keys) - 1, sign))
+        if inner and text[0].isupper():
+            self.names[key] = text
 
     def _period_key(self, word: str) -> str | None:
         if self.period is None or self.words > self.period_until or vocabulary.UNITS.get(word) != self.period:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from judges.features.claim_comparison import ClaimComparison, Features
 from judges.features.parsed_text import Prepared, prepare
-from judges.features.word_overlap import Wording, measure_wording
+from judges.features.word_overlap import Wording
 from judges.types import Probabilities
 
 WEIGHTS_FILE: Final = "weights.json"
@@ -114,7 +114,7 @@ def combine(
     claim = prepare(claim) if isinstance(claim, str) else claim
     held = claim if isinstance(claim, ClaimComparison) else ClaimComparison(claim)
     features = held.features(evidence)
-    probabilities = weigh(vector(model, features, best), measure_wording(evidence, held.claim), features)
+    probabilities = weigh(vector(model, features, best), held.wording.measure(evidence), features)
     return Combined(probabilities, explain(features))
 
 
@@ -165,7 +165,10 @@ def bounded_log_odds(share: float) -> float:
 
 def explain(features: Features) -> str | None:
     """Return a sentence that describes the strongest feature, differences first, or None if no feature is present."""
-    for value, (name, text) in zip(_explaining(features), _EXPLANATIONS, strict=True):
+    values = _explaining(features)
+    if max(values) < _TOLD:
+        return None
+    for value, (name, text) in zip(values, _EXPLANATIONS, strict=True):
         if value >= _TOLD:
             told = features.detail if name in ("quantity_differs", "name_differs") else None
             return f"{text}: {told}." if told else f"{text}."

@@ -24,23 +24,34 @@ class Wording(Struct, frozen=True):
     """The share of the claim's pairs of neighbouring words that are also neighbours in the evidence."""
 
 
+class ClaimWording:
+    """The wording of a claim, to measure in several pieces of evidence."""
+
+    def __init__(self, claim: Prepared) -> None:
+        self._claim = claim
+        self._weights = claim.sentences[0].weights if claim.sentences else {}
+        if len(claim.sentences) > 1:
+            self._weights = {key: weight for sentence in claim.sentences for key, weight in sentence.weights.items()}
+        self._total = sum(self._weights.values())
+
+    def measure(self, evidence: Prepared) -> Wording:
+        """Compare the wording with that of ``evidence``. The time is proportional to the product of their lengths."""
+        if not self._claim.sentences or not evidence.sentences:
+            return Wording()
+        weights, total = self._weights, self._total
+        content = held(weights, evidence.keys)
+        alone = len(evidence.sentences) == 1 or not content
+        sentence = content if alone else max([held(weights, one.weights) for one in evidence.sentences])
+        return Wording(
+            content=content / total if total else 0.0,
+            sentence=sentence / total if total else 0.0,
+            pairs=_share_of_pairs(self._claim, evidence),
+        )
+
+
 def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
-    """Compare the wording of ``claim`` with that of ``evidence``. The time is proportional to the product of their
-    lengths."""
-    if not claim.sentences or not evidence.sentences:
-        return Wording()
-    weights = claim.sentences[0].weights
-    if len(claim.sentences) > 1:
-        weights = {key: weight for sentence in claim.sentences for key, weight in sentence.weights.items()}
-    total = sum(weights.values())
-    content = held(weights, evidence.keys)
-    alone = len(evidence.sentences) == 1
-    sentence = content if alone else max(held(weights, one.weights) for one in evidence.sentences)
-    return Wording(
-        content=content / total if total else 0.0,
-        sentence=sentence / total if total else 0.0,
-        pairs=share_of_runs(claim, evidence, 2),
-    )
+    """Compare the wording of ``claim`` with that of ``evidence``."""
+    return ClaimWording(claim).measure(evidence)
 
 
 def words_of(text: Prepared) -> list[str]:
@@ -53,6 +64,21 @@ def share_of_runs(claim: Prepared, evidence: Prepared, size: int) -> float:
     treated as shorter runs."""
     runs = _runs_of(claim.run, size)
     return sum(map(evidence.run.__contains__, runs)) / len(runs) if runs else 0.0
+
+
+def _share_of_pairs(claim: Prepared, evidence: Prepared) -> float:
+    """Return ``share_of_runs`` for pairs of words. Sets of pairs are compared faster than texts are searched."""
+    distinct, count = _pairs_of(claim.run)
+    if evidence.parts or len(distinct) < max(2, count):
+        return share_of_runs(claim, evidence, 2)
+    return len(distinct & _pairs_of(evidence.run)[0]) / count
+
+
+@lru_cache(maxsize=512)
+def _pairs_of(text: str) -> tuple[frozenset[str], int]:
+    """Return the distinct pairs of words in searchable form, and the number of all pairs."""
+    pairs = _runs_of(text, 2)
+    return frozenset(pairs), len(pairs)
 
 
 @lru_cache(maxsize=512)

@@ -48,9 +48,7 @@ _SCAN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-_SORTED: Final = {"plain": "word", "grouped": "number", "possessive": "mark"}
-"""Words followed by a space make up most of any text, and no other token can begin like them, so they are tried
-first."""
+_SORTED: Final = {"grouped": "number", "possessive": "mark"}
 _FRACTIONS: Final = {
     "½": ".5", "¼": ".25", "¾": ".75", "⅓": ".33", "⅔": ".67", "⅛": ".125", "⅜": ".375", "⅝": ".625", "⅞": ".875"
 }  # fmt: skip
@@ -75,11 +73,15 @@ def _decimal(found: re.Match[str]) -> str:
 def scan(text: str) -> list[Token]:
     """Split a normalized text into tokens. Characters that don't matter here (emphasis, spaces) are skipped."""
     tokens: list[Token] = []
+    # Words followed by a space ("plain") make up most of any text, and no other token can begin like them, so they are
+    # tried first.
     for match in _SCAN.finditer(text):
-        kind = match.lastgroup or "mark"
-        found = match.group()
+        kind, found = match.lastgroup or "mark", match[0]
+        start, end = match.span()
+        if kind == "plain":
+            tokens.append(Token("word", found, found.lower(), start, end))
+            continue
         if kind == "url":
             found = found.rstrip(".,;:!?)]*_`”’")
-        start = match.start()
         tokens.append(Token(_SORTED.get(kind, kind), found, found.lower(), start, start + len(found)))
     return tokens
