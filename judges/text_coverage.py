@@ -116,6 +116,8 @@ def _formed_kind(
 ) -> str | None:
     """Return the kind of unjudged markup that forms when unjudged parts are left out, or None if none forms. Either all
     of them are left out or only invisible characters."""
+    if all(part.standing is not Standing.UNJUDGED for part in found):
+        return None
     for gone in (frozenset(part.kind for part in found), frozenset([FragmentKind.INVISIBLE.value])):
         kept = [part.span for part in found if part.standing is not Standing.UNJUDGED or part.kind not in gone]
         rest = "".join(text[span.start - offset : span.end - offset] for span in kept)

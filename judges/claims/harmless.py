@@ -110,18 +110,26 @@ class HarmlessText:
         self._known = known
         self._table = harmless_rules(tuple(languages), lexicon.STOP)
         self._rules = claim_rules(tuple(languages))
+        self._read: tuple[str, int] = "", 0
+        """The text that ``prefix`` read last, and the result: each sentence is read twice."""
 
     def prefix(self, text: str) -> int:
         """Return the length of the introduction in ``text``: a courtesy before a comma, "I think that", "Did you know
         that". Return 0 if there is none or nothing follows it."""
+        read, at = self._read
+        if read == text:
+            return at
         folded, at = _fold(text), 0
         while (end := self._prefix(folded, at)) > at:
             at = end
+        self._read = text, at
         return at
 
     def suffix(self, text: str) -> int:
         """Return the position of a question tag (", right?") at the end of ``text``, or the length of ``text`` if there
         is none."""
+        if not text.rstrip().endswith(("?", "？")):
+            return len(text)
         found = self._table.tags.search(_fold(text))
         return found.start() if found and found.start() else len(text)
 

@@ -69,6 +69,8 @@ _MARKING = frozenset(["cite", "bracket", "nested", "angle", "markup", "note"])
 """Tokens that may be citation markers."""
 _MARKED = re.compile(r"[`*_~<\\\[(【［（〔⟨{&]|\n[ \t]{0,8}>")
 """Every token of inline Markdown contains at least one of these characters; most sentences contain none."""
+_UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[({&]*\n*\Z")
+"""A text without markup and invisible characters; most sentences are one."""
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"^[ \t>]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
@@ -130,6 +132,8 @@ def fragments(text: str, resolves: Resolves | None = None) -> list[Fragment]:
     distinguishes citation markers from other brackets. Without it, everything that looks like a marker is one. This is
     used for documents, whose markers cite other texts.
     """
+    if _UNMARKED.match(text):
+        return [Fragment(0, len(text), FragmentKind.TEXT, text)]
     if ROW.match(text):
         return list(_row(text, resolves))
     if _RULE.match(text):

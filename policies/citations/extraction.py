@@ -7,7 +7,8 @@ Every pass is linear in the length of the text.
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from judges.types import Chunk, Sentence, Span
 from policies.citations.annotation_parsing import Annotation
@@ -16,8 +17,7 @@ from policies.citations.markers import BRACKETS, NAMING, MarkedDocument, documen
 from policies.types import Citation
 
 
-@dataclass(frozen=True, slots=True)
-class SpanIndex:
+class SpanIndex(Struct, frozen=True):
     """An index of spans."""
 
     starts: list[int]
@@ -182,6 +182,8 @@ def find_citations(
     names = chunks if isinstance(chunks, DocumentNames) else DocumentNames(chunks)
     definitions = FootnoteDefinitions(text, names)
     found = _marked(text, names, definitions, [sentence.span for sentence in sentences or () if sentence.in_code])
+    if not found and not annotations:
+        return ()
     owners = CitedSentences(text, sentences or (), [span for *_, span in found])
     listed = SpanIndex.of(definitions.spans)
     citations = [
