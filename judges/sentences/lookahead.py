@@ -62,7 +62,8 @@ class Lookahead:
 
     def lines(self, start: int, end: int) -> int:
         """Return the number of line ends; a paragraph separator counts as two."""
-        return sum(self.text.count(ch, start, end) for ch in LINE_ENDS + LINE_ENDS[-1])
+        gap = self.text[start:end]
+        return 0 if gap.isprintable() else sum(map(gap.count, LINE_ENDS + LINE_ENDS[-1]))
 
     def skip_space(self, at: int) -> int:
         """Return the first position from ``at`` that is not white space, or the limit."""
