@@ -48,7 +48,7 @@ class CachingScorer(ScorerWrapper):
         return len(self._entries)
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
-        keys = [_key(self.name, *pair) for pair in pairs]
+        keys = _keys(self.name, pairs)
         known: dict[bytes, Probabilities] = {}
         wanted = dict(zip(keys, pairs, strict=True))
         self._asked += len(pairs)
@@ -103,12 +103,19 @@ def _bytes_of(score: Probabilities) -> int:
     return _ENTRY_BYTES + _PART_BYTES * (len(score.parts) + len(score.spans))
 
 
-def _key(name: str, evidence: str, claim: str) -> bytes:
+def _keys(name: str, pairs: Sequence[tuple[str, str]]) -> list[bytes]:
+    claims = {claim: _hashed(blake2b(digest_size=16), name, claim) for _, claim in pairs}
     # Windows judged together score differently from a single text with the same words.
-    parts = evidence.parts if isinstance(evidence, EvidenceWindows) else (evidence,)
-    texts = [text.encode(errors="surrogatepass") for text in (name, claim, *parts)]
-    digest = blake2b(digest_size=16)
+    return [
+        _hashed(
+            claims[claim].copy(), *(evidence.parts if isinstance(evidence, EvidenceWindows) else (evidence,))
+        ).digest()
+        for evidence, claim in pairs
+    ]
+
+
+def _hashed(digest: blake2b, *texts: str) -> blake2b:
     for text in texts:
-        digest.update(len(text).to_bytes(8, "little"))
-        digest.update(text)
-    return digest.digest()
+        encoded = text.encode(errors="surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest
