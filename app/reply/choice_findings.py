@@ -125,6 +125,8 @@ class ChoiceFindings:
         self._check = check
         self._cited: list[UpstreamCitation] = []
         self._citations_placed = False
+        self._report: GroundingReport | None = None
+        """The latest report."""
 
     def cite(self, citation: UpstreamCitation) -> None:
         """Record that the upstream reports a citation of a document in its text."""
@@ -165,12 +167,15 @@ class ChoiceFindings:
     def report(self) -> GroundingReport:
         """Build the report on the delivered text or, if the reply was blocked, on all judged text."""
         shown = [each for each in standing(self.sentences) if self.blocked or each.shown]
-        return build_report(
-            [each.delivered_verdict for each in shown],
-            characters=sum(each.letters for each in shown),
-            has_sources=bool(self.context.chunks),
-            available=self.context.unjudged is not ReplyVerdict.NOT_CHECKED,
-        )
+        verdicts = [each.delivered_verdict for each in shown]
+        if self._report is None or self._report.sentences != tuple(verdicts):
+            self._report = build_report(
+                verdicts,
+                characters=sum(each.letters for each in shown),
+                has_sources=bool(self.context.chunks),
+                available=self.context.unjudged is not ReplyVerdict.NOT_CHECKED,
+            )
+        return self._report
 
     @property
     def judge_ms(self) -> float | None:
