@@ -23,7 +23,7 @@ _SCAN: Final = re.compile(
     rf"""
     (?!\ )  # No token begins with a space. Without this line, each space is compared with every alternative.
     (?:
-      (?P<plain>[a-zA-Z]{{3,}}(?=[\ ,;\n]))
+      (?P<plain>(?:[a-zA-Z]{{3,}}|(?![apAP][mM])[a-zA-Z]{{1,2}})(?=[\ ,;\n]))
     | (?P<url>(?:https?://|www\.)[^\s<>"'{_CJK}]+)
     | (?P<email>[a-zA-Z0-9.+-]{{1,64}}@[a-zA-Z0-9-]{{1,63}}(?:\.[a-zA-Z0-9-]{{1,63}}){{1,6}})
     | (?P<phone>(?:\+?\d{{1,3}}[ .-])?(?:\(\d{{3}}\)[ ]?|\d{{3}}[ .-])\d{{3}}[ .-]\d{{4}}(?![\d.,]\d|\d))
