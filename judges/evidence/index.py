@@ -116,6 +116,8 @@ class EvidenceIndex:
         """Return the highest total of ``weights`` in a single sentence of ``window``."""
         place = self._place[id(window)]
         postings = self._postings_of(place)
+        if postings.keys().isdisjoint(weights):
+            return 0.0
         shares = [0.0] * len(self._sentences[place])
         for term in filter(postings.__contains__, weights):
             for sentence in postings[term]:
