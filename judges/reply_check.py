@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
 
+from msgspec import structs
+
 from judges.call_recording import recording
 from judges.concurrency import MAX_INLINE_CHARS, Turns, run
 from judges.llm_types import LlmCall
@@ -152,7 +154,7 @@ class ReplyCheck:
             else replace(claim, correction=None)
             for claim in verdict.claims
         ]
-        return replace(verdict, claims=tuple(claims))
+        return structs.replace(verdict, claims=tuple(claims))
 
     async def supports(self, text: str, claim: Claim) -> bool:
         """Return whether ``text`` is one sentence, without markup other than emphasis, that the documents support as a

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self, overload
 
+from msgspec import Struct
+
 
 class Label(StrEnum):
     """The outcome for a sentence or claim."""
@@ -68,8 +70,7 @@ class Chunk:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
+class Sentence(Struct, frozen=True, kw_only=True):
     """A sentence of the reply. ``text`` is the raw text of ``span`` and the white space after it, so that joining a
     reply's sentences gives the reply. ``plain`` is the text to judge, without Markdown and surrounding white space."""
 
@@ -188,8 +189,7 @@ class UnsupportedSpan:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Probabilities:
+class Probabilities(Struct, frozen=True):
     """The output of a cross-encoder for one (evidence, claim) pair; the three sum to 1. ``parts`` holds the same for
     each part of ``EvidenceWindows``, from a scorer that fuses. ``spans`` are the unsupported parts of the claim, if the
     scorer reports them."""
@@ -197,11 +197,11 @@ class Probabilities:
     entailed: float
     neutral: float
     contradicted: float
-    parts: tuple["Probabilities", ...] = field(default=(), kw_only=True)
-    spans: tuple[UnsupportedSpan, ...] = field(default=(), kw_only=True)
-    stage: int = field(default=0, kw_only=True)
+    parts: tuple["Probabilities", ...] = ()
+    spans: tuple[UnsupportedSpan, ...] = ()
+    stage: int = 0
     """The position in the cascade of the judge that produced the probabilities; 0 for a single judge."""
-    provisional: bool = field(default=False, kw_only=True)
+    provisional: bool = False
     """The judge of the cascade that should have decided has failed, so another request may get a different score."""
 
 
@@ -328,8 +328,7 @@ class Standing(StrEnum):
     """Everything else."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """A range of the reply with one standing. ``kind`` is the kind of unjudged text: ``code``, ``link``, ``attribute``,
     ``comment``, ``invisible``, ``stray_marker``, ``struck``, ``json``, or why a claim has no verdict (``timeout``,
     ``language``, ``skipped``, ``unavailable``).
@@ -340,8 +339,7 @@ class Part:
     kind: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentenceVerdict:
+class SentenceVerdict(Struct, frozen=True, kw_only=True):
     """A sentence and the verdicts of its claims; ``label`` is the worst label among them (contradicted, then
     unverifiable)."""
 
@@ -353,8 +351,7 @@ class SentenceVerdict:
     supposed to be judged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroundingReport:
+class GroundingReport(Struct, frozen=True, kw_only=True):
     """The result of checking a reply."""
 
     verdict: ReplyVerdict

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol
 
+import msgspec
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from judges.label_thresholds import Thresholds
@@ -32,8 +34,7 @@ class Rules(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CategoryResult:
+class CategoryResult(Struct, frozen=True, kw_only=True):
     """The result of evaluating a category in one phase.
 
     If there are violations, the reason, reason code and metadata of the decision come from them; otherwise from
@@ -44,8 +45,8 @@ class CategoryResult:
     violations: tuple[Violation, ...] = ()
     reason: str = ""
     reason_code: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    notes: Mapping[str, Any] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 

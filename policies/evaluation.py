@@ -1,9 +1,10 @@
 """Evaluates single policies and combines the results of several: the strictest action wins."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
+
+from msgspec import Struct, field
 
 from policies import registry
 from policies.base import CategoryResult
@@ -12,8 +13,7 @@ from policies.types import SEVERITY, Action, Decision, Phase, Policy, PolicyInpu
 _JOINT = "; "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyResult:
+class PolicyResult(Struct, frozen=True, kw_only=True):
     """One policy's decision, with the violations behind it."""
 
     policy: Policy
@@ -26,8 +26,7 @@ class PolicyResult:
         return frozenset[int]().union(*(found.drop for found in self.violations if not found.relative))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CombinedDecision:
+class CombinedDecision(Struct, frozen=True, kw_only=True):
     """The combined decision of the policies in scope.
 
     ``decisions`` are in order of priority. ``dropped`` maps the index of each document to drop to the reason.

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import Struct, structs
+
 from judges.llm_types import ScoreRequest
 from judges.types import ClaimVerdict
 from policies import registry
@@ -64,6 +66,17 @@ class ReplySettings:
     score_requests: tuple[ScoreRequest, ...]
     """The distinct requests for LLM scores of the whole reply that the policies need."""
 
+    @property
+    def checks_whole_reply(self) -> bool:
+        """Whether the policies need findings of the slow checks of the whole reply."""
+        return (
+            self.consistency_check
+            or self.valid_citations
+            or self.answer_relevance
+            or self.question_parts
+            or bool(self.score_requests)
+        )
+
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> "ReplySettings":
         """Combine the settings of ``policies``, which decide about replies and are given in order of priority."""
@@ -110,8 +123,7 @@ def _strictest(actions: Iterable[str], order: Sequence[str]) -> str:
     return max(actions, key=order.index, default=order[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentenceDecision:
+class SentenceDecision(Struct, frozen=True, kw_only=True):
     """The decision on one sentence. If ``action`` is ``block``, the reply ends before the sentence. ``strip`` means
     that the sentence is left out. ``corrected`` are the claims to replace with their ``correction``. ``uncorrected``
     means that a policy requires a correction for a claim that has none. ``left_out`` is the unjudged text to leave out
@@ -190,7 +202,7 @@ class ReplyEvaluation:
         known = combine(mid)
         if known.action is Action.BLOCK:
             return combine([*before, *self._close(mid)])
-        return replace(known, decisions=tuple(result.decision for result in before))
+        return structs.replace(known, decisions=tuple(result.decision for result in before))
 
     def start_before_call(self) -> CombinedDecision:
         """Like ``start``, but before the upstream is called. Also run the checks whose result no reply can change, such
@@ -203,7 +215,7 @@ class ReplyEvaluation:
             return opening
         mid = self._close(self._evaluate(Phase.MID_EXECUTION, self._inputs))
         self._decisions += (result.decision for result in known)
-        return replace(combine([*mid, *known]), decisions=self.decisions)
+        return structs.replace(combine([*mid, *known]), decisions=self.decisions)
 
     def sentence(self, claims: Sequence[ClaimVerdict], unjudged: Sequence[UnjudgedText] = ()) -> SentenceDecision:
         """Check the claims and the unjudged text of the latest sentence before it is sent."""
@@ -296,7 +308,9 @@ class ReplyEvaluation:
         """Record a single ``mid_execution`` decision for each policy, with the total time of all its checks."""
         self._closed = True
         closed = [
-            replace(result, decision=replace(result.decision, latency_ms=self._spent_ms[result.policy.id]))
+            structs.replace(
+                result, decision=structs.replace(result.decision, latency_ms=self._spent_ms[result.policy.id])
+            )
             for result in mid
         ]
         self._decisions += (result.decision for result in closed)

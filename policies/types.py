@@ -6,6 +6,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from pydantic import BaseModel
 
 from judges.llm_types import LlmScore
@@ -89,8 +91,7 @@ class Policy:
     version: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
+class Violation(Struct, frozen=True, kw_only=True):
     """A violated rule. ``drop`` has the indices of the documents that ``Action.DROP`` drops. ``relative`` means that
     this selection depends on the other documents. ``without_text`` is the reason without quoted text, if the reason
     quotes any."""
@@ -98,14 +99,13 @@ class Violation:
     action: Action
     reason: str
     reason_code: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
     drop: frozenset[int] = frozenset()
     relative: bool = False
     without_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """One policy's decision in one phase; a row of the event log."""
 
     policy_id: str
@@ -116,9 +116,9 @@ class Decision:
     action: Action
     reason: str
     reason_code: str | None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
     latency_ms: float = 0.0
-    quotes: Mapping[str, str] = field(default_factory=dict)
+    quotes: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Maps each reason that quotes text to the same reason without that text."""
 
 

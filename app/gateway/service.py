@@ -298,6 +298,7 @@ class Gateway:
             max_bytes=int(self.settings.max_reply_mb * _MB) if policies.governs_reply else None,
             holds_calls=policies.reply_settings.tool_call_action == "hold",
             reasoning=policies.reply_settings.reasoning_action,
+            streams=parsed.stream,
             wants_usage=parsed.include_usage,
             regeneration=regeneration(retrieval, scope, self.upstream, max_bytes=self.settings.max_reply_bytes),
             judge_fault=self.checker.fault or self.checker.error if retrieval.kept else None,

@@ -1,8 +1,9 @@
 """One choice of a reply while it is judged. It receives text, evaluates the policies, and releases text."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from app.events.recorder import Timings
 from app.events.request_record import ChoiceRecord
@@ -124,7 +125,7 @@ class Choice:
     async def run_final_checks(self) -> None:
         """Run the slow checks of the whole reply. Await this once, before ``decide_end``."""
         context = self._context
-        if self._opening is Action.BLOCK or not context.final_checks:
+        if self._opening is Action.BLOCK or not (context.final_checks and self._evaluation.settings.checks_whole_reply):
             return
         reply = WholeReply(
             text=self.delivered,
@@ -219,12 +220,8 @@ class Choice:
         text = self.delivered
         return any(text[place].isalnum() and not cited.cover(place) for place in shown)
 
-    def deliver(
-        self, verdict: SentenceVerdict, text: OutgoingText, left_out: tuple[Span, ...] = ()
-    ) -> tuple[OutgoingText, list[dict[str, Any]]]:
-        """Release the sentence without the parts ``left_out``. Return its text, adjusted to the preceding text, and the
-        claims that the client sees.
-        """
+    def deliver(self, verdict: SentenceVerdict, text: OutgoingText, left_out: tuple[Span, ...] = ()) -> OutgoingText:
+        """Release the sentence without the parts ``left_out``. Return its text, adjusted to the preceding text."""
         sentence = verdict.sentence
         structure = self.is_json and sentence.in_code and not sentence.plain
         citations = [] if structure else cite_sentence(sentence, self._context.names)
@@ -234,11 +231,9 @@ class Choice:
         judged.offset = end - length
         judged.citations, judged.structure, judged.left_out = citations, structure, left_out
         self._add(judged)
-        return text, claims_shown(self.findings, (judged,))
+        return text
 
-    def correct(
-        self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], text: OutgoingText
-    ) -> tuple[OutgoingText, list[dict[str, Any]]]:
+    def correct(self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], text: OutgoingText) -> OutgoingText:
         """Release the sentence with the corrections of ``claims`` marked in it. If the sentence makes other claims too,
         the corrections replace the whole sentence.
         """
@@ -251,7 +246,11 @@ class Choice:
         judged.corrected = Span(start, start + len(standing))
         self.findings.repairs.corrected += 1
         self._add(judged)
-        return text, claims_shown(self.findings, (judged,))
+        return text
+
+    def latest_claims(self) -> list[dict[str, Any]]:
+        """Return the claims of the latest sentence that the client sees."""
+        return claims_shown(self.findings, self.findings.sentences[-1:])
 
     def _judged(self, verdict: SentenceVerdict) -> JudgedSentence:
         field, begin = self.texts.place_of(verdict.sentence)

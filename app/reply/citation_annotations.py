@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from app.protocols.common.stream_events import UpstreamCitation
 from app.reply.judged_sentence import JudgedSentence
 from judges.types import Chunk, Sentence, Span
@@ -15,7 +17,7 @@ from policies.types import Citation
 
 def cite_sentence(sentence: Sentence, names: DocumentNames) -> list[Citation]:
     """Return the citations in a sentence that can be found without the rest of the reply."""
-    alone = replace(sentence, span=Span(0, len(sentence.text)))
+    alone = structs.replace(sentence, span=Span(0, len(sentence.text)))
     return [replace(found, sentence_index=sentence.index) for found in find_citations(sentence.text, names, [alone])]
 
 
@@ -26,7 +28,7 @@ def cite_reply(sentences: Sequence[JudgedSentence], text: str, names: DocumentNa
     shown = [(judged, judged.offset) for judged in sentences if judged.offset is not None]
     ends = [offset for _, offset in shown[1:]] + [len(text)] * bool(shown)
     spans = [
-        replace(judged.verdict.sentence, span=Span(offset, end))
+        structs.replace(judged.verdict.sentence, span=Span(offset, end))
         for (judged, offset), end in zip(shown, ends, strict=True)
     ]
     starts = [one.span.start for one in spans]

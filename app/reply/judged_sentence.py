@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from app.events.request_record import SentenceRecord
 from judges.llm_types import LlmCall
 from judges.report import SKIPPED, letters
@@ -71,7 +73,7 @@ class JudgedSentence:
         if not self.left_out:
             return self.verdict
         gone = frozenset(self.left_out)
-        return replace(self.verdict, parts=tuple(part for part in self.verdict.parts if part.span not in gone))
+        return structs.replace(self.verdict, parts=tuple(part for part in self.verdict.parts if part.span not in gone))
 
     @property
     def letters(self) -> int:

@@ -48,10 +48,10 @@ class GuardOptions(Struct, frozen=True, kw_only=True):
     """Options for guarding a reply. ``expected`` is the number of choices that the client asked for. None means a
     single reply with any number of parts. The reply ends after ``max_bytes`` of text. ``holds_calls`` means that a tool
     call waits for the verdict on the text before it, in every mode. ``reasoning`` says how reasoning in the text is
-    handled. ``wants_usage`` means that the client asked for a usage chunk, so a blocked reply has one too.
-    ``regeneration`` asks the upstream to continue a reply, and is None if no policy requires it. ``shadow_check``
-    judges a reply that is forwarded unchanged, and is None if no shadow policy requires it. ``judge_fault`` says why a
-    required judge is missing.
+    handled. ``streams`` means that the client receives a stream. ``wants_usage`` means that the client asked for a
+    usage chunk, so a blocked reply has one too. ``regeneration`` asks the upstream to continue a reply, and is None if
+    no policy requires it. ``shadow_check`` judges a reply that is forwarded unchanged, and is None if no shadow policy
+    requires it. ``judge_fault`` says why a required judge is missing.
     """
 
     mode: Mode
@@ -59,6 +59,7 @@ class GuardOptions(Struct, frozen=True, kw_only=True):
     max_bytes: int | None = None
     holds_calls: bool = False
     reasoning: str = "pass"
+    streams: bool = True
     wants_usage: bool = False
     regeneration: Regeneration | None = None
     shadow_check: ShadowCheck | None = None
@@ -215,9 +216,11 @@ class StreamGuard:
                 choice.strip(verdict, text)
                 return ()
         if decision.corrected:
-            text, claims = choice.correct(verdict, decision.corrected, text)
+            text = choice.correct(verdict, decision.corrected, text)
         else:
-            text, claims = choice.deliver(verdict, text, left_out)
+            text = choice.deliver(verdict, text, left_out)
+        # A unary reply has all claims at its end.
+        claims = choice.latest_claims() if self._options.streams or not text.text else []
         support = choice.findings.support()
         if self.mode is Mode.LIVE:
             judged = JudgedClaims(choice=choice.index, claims=claims, frame=item.frame, support=support)

@@ -3,8 +3,10 @@
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from operator import attrgetter
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from judges.claims.claim_context import COLON, QUESTION, ContextFinder, fold, has_words, is_title
 from judges.claims.harmless import HarmlessText
@@ -29,8 +31,7 @@ _MIN_CLAUSE_WORDS = 4
 _START = attrgetter("start")
 
 
-@dataclass(frozen=True, slots=True)
-class _Clause:
+class _Clause(Struct, frozen=True):
     """A part of a sentence that makes a claim. ``start`` and ``end`` are positions in the sentence's raw text."""
 
     text: str

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 
+from msgspec import structs
+
 from judges.claims.harmless import HarmlessText
 from judges.protocols import ClaimExtractor, SentenceSplitter
 from judges.types import Claim, Sentence, Span
@@ -457,9 +459,9 @@ class JsonReply:
         return [self._emit(self._prose_at + sentence.span.end, sentence, sentence) for sentence in sentences]
 
     def _emit(self, end: int, like: Sentence, spoken: Sentence | None) -> Sentence:
-        sentence = replace(like, index=self._index, text=self._cut(end), span=Span(self._begin, end))
+        sentence = structs.replace(like, index=self._index, text=self._cut(end), span=Span(self._begin, end))
         if spoken is not None:
-            self._unescaped[self._index] = replace(spoken, index=self._index)
+            self._unescaped[self._index] = structs.replace(spoken, index=self._index)
         self._index += 1
         self._begin = end
         return sentence

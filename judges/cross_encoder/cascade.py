@@ -7,9 +7,11 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec.structs import replace
 
 from judges.features import CascadeFeatures
 from judges.protocols import EvidenceCache, JudgeError, JudgeUnavailableError, JudgeUnreachableError, PairScorer

@@ -9,6 +9,8 @@ is derived from these lists.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from policies.base import (
     Category,
     CategoryResult,
@@ -240,7 +242,7 @@ class GroundingEvaluator(Category):
                 result = _check_reply(rules, inputs) if inputs.final else _check_request(rules, inputs)
         notes, warnings = llm_notes(rules, inputs, phase)
         notes = {**result.notes, **unused_scores(rules, inputs), **notes}
-        return replace(result, notes=notes, warnings=warnings) if notes or warnings else result
+        return structs.replace(result, notes=notes, warnings=warnings) if notes or warnings else result
 
 
 def _check_sentences(rules: GroundingRules, inputs: PolicyInputs) -> CategoryResult:

@@ -6,9 +6,10 @@ requested (for a single sentence, or in a replay).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from judges.llm_types import LlmScore
 from judges.types import ClaimVerdict, Label, QuestionPart
@@ -60,8 +61,7 @@ def check_scores(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violat
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LowScore:
+class LowScore(Struct, frozen=True, kw_only=True):
     """The reason why scores do not pass."""
 
     reason: str
@@ -69,8 +69,7 @@ class LowScore:
     metadata: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreCheck:
+class ScoreCheck(Struct, frozen=True, kw_only=True):
     """A check on scores. ``threshold`` and ``floor`` are from 0 to 1; an equal score passes. ``top_n`` only applies to
     the mode of that name."""
 

@@ -61,14 +61,14 @@ class GroundlaneProtocol:
         return self._probabilities(row, tuple(map(self._probabilities, parts)))
 
     def _probabilities(self, row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()) -> Probabilities:
-        found = [number(row.get(name)) for name in _NAMES]
-        if min(found) < 0.0 or abs(sum(found) - 1.0) > SUM_TOLERANCE:
+        found = {name: number(row.get(name)) for name in _NAMES}
+        if min(found.values()) < 0.0 or abs(sum(found.values()) - 1.0) > SUM_TOLERANCE:
             raise JudgeError("the probabilities of a pair do not sum to 1")
         stage = row.get("stage", 0)
         if not isinstance(stage, int) or not 0 <= stage < max(1, len(self.stage_thresholds)):
             raise JudgeError("the stage of a score must be the position of a judge in the cascade")
         return Probabilities(
-            *found,
+            **found,
             parts=parts,
             spans=_spans(row.get("spans", ())),
             stage=stage,

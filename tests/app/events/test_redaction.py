@@ -1,10 +1,10 @@
 """Texts are stored according to the setting, and quoted texts are removed from decisions."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+from msgspec import structs
 
 from app.events.redaction import stored, stored_decisions
 from app.settings import StoreText
@@ -34,7 +34,7 @@ def test_text_with_a_lone_surrogate_has_a_hash() -> None:
 
 @pytest.mark.parametrize("how", StoreText)
 def test_decisions_keep_quotations_only_with_full_texts(decision: MakeDecision, how: StoreText) -> None:
-    quoting = replace(
+    quoting = structs.replace(
         decision(reason='Contradicted: "a secret"'), quotes={'Contradicted: "a secret"': 'Contradicted: "…"'}
     )
     (kept,) = stored_decisions([quoting], how)

@@ -1,9 +1,9 @@
 import asyncio
 import gc
 import tracemalloc
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from judges.cross_encoder import score_cache as caching
 from judges.cross_encoder.score_cache import CachingScorer

@@ -47,7 +47,7 @@ async def log(
             upstream_ms=None if blocked else 10.0,
             decisions=(decision(latency_ms=float(number + 1)),) if blocked else (allow,),
         )
-        beside = replace(allow, policy_id="pol_2", policy_name="beside", action=Action.WARN, reason_code="R")
+        beside = structs.replace(allow, policy_id="pol_2", policy_name="beside", action=Action.WARN, reason_code="R")
         score = round(number / 100, 2)
         claims = tuple(
             structs.replace(claim, score=score if claim.position == 0 else min(1.0, score + 0.2))

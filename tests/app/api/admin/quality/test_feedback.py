@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import structs
 
 from app.events.records import RequestEvent
 from policies.types import Action, Decision
@@ -27,7 +28,9 @@ async def log(
     for number in range(4):
         made = decision() if number < 3 else decision(action=Action.ALLOW, reason_code=None)
         await resources.events.append(
-            replace(event(number, decisions=(made,)), shadow=(replace(made, policy_id="pol_2", policy_name="new"),))
+            replace(
+                event(number, decisions=(made,)), shadow=(structs.replace(made, policy_id="pol_2", policy_name="new"),)
+            )
         )
     await until(lambda: resources.events.written == 4)
     return resources
