@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Mapping
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from app.errors import InvalidRequestError
 
@@ -32,7 +32,12 @@ async def read_body(request: Request, *, limit: int, headers: Mapping[str, str] 
     inflater = zlib.decompressobj(_INFLATE[encoding]) if encoding in _INFLATE else None
     body = bytearray()
     try:
-        async for data in request.stream():
+        more = True
+        while more:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            data, more = message.get("body", b""), message.get("more_body", False)
             if inflater is None:
                 body += data
             else:

@@ -36,7 +36,7 @@ from app.gateway.upstream_call import (
     regeneration,
     reply_bytes,
     upstream_request,
-    within,
+    whole,
 )
 from app.protocols.common.known_errors import known_error_body
 from app.protocols.common.known_fields import REASONING, TOOL_CALLS, UNREAD, KnownFields
@@ -345,7 +345,7 @@ class Gateway:
 
     async def _read(self, response: httpx.Response, scope: RequestLifetime) -> bytes:
         """Read the whole body of a reply, so that the connection can be reused."""
-        body = b"".join([data async for data in within(self.settings.max_reply_bytes, decoded(response))])
+        body = await whole(self.settings.max_reply_bytes, decoded(response))
         await scope.end_calls()
         return body
 

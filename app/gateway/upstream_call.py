@@ -95,7 +95,7 @@ def regeneration(
 def reply_bytes(response: httpx.Response, max_bytes: int) -> AsyncIterator[bytes]:
     """Yield the bytes of a reply. A stream is read as it arrives, and a whole reply up to the limit."""
     data = decoded(response)
-    return within(max_bytes, data) if is_json(response) else data
+    return in_one_piece(max_bytes, data) if is_json(response) else data
 
 
 class OneBody(httpx.AsyncByteStream):
@@ -117,13 +117,20 @@ def is_json(response: httpx.Response) -> bool:
     return "event-stream" not in content_type(response)
 
 
-async def within(limit: int, data: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def whole(limit: int, data: AsyncIterator[bytes]) -> bytes:
+    """Return all of ``data``. Raises UpstreamConnectError."""
+    pieces: list[bytes] = []
     length = 0
     async for piece in data:
         length += len(piece)
         if length > limit:
             raise UpstreamConnectError(f"The upstream's reply exceeds the limit of {limit} bytes.")
-        yield piece
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def in_one_piece(limit: int, data: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield await whole(limit, data)
 
 
 async def once(body: bytes) -> AsyncIterator[bytes]:

@@ -278,7 +278,7 @@ class ChoiceFindings:
         def log() -> ChoiceLog:
             context = self.context
             return choice_log(
-                self.policy_inputs(),
+                self.policy_inputs,
                 standing(self.sentences),
                 cited=self._cited_by_upstream(),
                 reported=self._reported_citations(),

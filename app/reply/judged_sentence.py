@@ -1,6 +1,6 @@
 """A judged sentence with its position in the delivered text, and functions for several sentences."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,7 +116,7 @@ def sentence_records(sentences: Sequence[JudgedSentence]) -> list[SentenceRecord
 
 
 def choice_log(
-    inputs: PolicyInputs,
+    inputs: Callable[..., PolicyInputs],
     sentences: Sequence[JudgedSentence],
     *,
     cited: Sequence[Citation],
@@ -126,19 +126,26 @@ def choice_log(
     ready: bool,
     complete: bool,
 ) -> ChoiceLog:
-    """Return ``inputs`` with the sentences that were left out added, because other policies might have delivered them.
-    ``cited`` contains the citations that the upstream reports, and ``reported`` those that the caller reports.
-    Citations in the text come from ``sentences``. For a sentence that was left out, they are read from its text.
+    """Return the log of a choice. It includes the sentences that were left out, because other policies might have
+    delivered them. ``inputs`` builds the policy inputs, which include the claims in ``sentences``, from the other
+    findings. ``cited`` contains the citations that the upstream reports, and ``reported`` those that the caller
+    reports. Citations in the text come from ``sentences``. For a sentence that was left out, they are read from its
+    text.
     """
-    claims = policy_claims(sentence.verdict for sentence in sentences)
-    unjudged = [text for sentence in sentences for text in unjudged_texts(sentence.verdict)]
-    in_text = (citation for sentence in sentences for citation in _citations_in(sentence, names))
+    found = inputs(
+        unjudged=[text for sentence in sentences for text in unjudged_texts(sentence.verdict)],
+        citations=[
+            *(citation for sentence in sentences for citation in _citations_in(sentence, names)),
+            *cited,
+            *reported,
+        ],
+    )
     return ChoiceLog(
-        inputs=replace(inputs, claims=claims, unjudged=unjudged, citations=[*in_text, *cited, *reported]),
+        inputs=found,
         positions=tuple(positions),
         ready=ready,
         complete=complete,
-        skipped=sum(len(sentence.verdict.claims) for sentence in sentences) - len(claims),
+        skipped=sum(len(sentence.verdict.claims) for sentence in sentences) - len(found.claims),
         delivered=frozenset(each.verdict.sentence.index for each in sentences if each.offset is not None),
     )
 

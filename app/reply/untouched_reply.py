@@ -22,8 +22,8 @@ class UntouchedReply(UpstreamReply):
 
     async def run(self, shadow_check: ShadowCheck | None) -> AsyncGenerator[Output, None]:
         """Yield the bytes of the events, and an EndOfReply at the end. If the reply broke off, a ReplyError precedes
-        it. The upstream is read only as fast as the output is consumed. ``shadow_check`` judges the text while it is
-        forwarded.
+        it. The events of a whole reply have no bytes. The upstream is read only as fast as the output is consumed.
+        ``shadow_check`` judges the text while it is forwarded.
         """
         end: EndOfReply | None = None
         broken: GatewayError | None = None
@@ -32,7 +32,8 @@ class UntouchedReply(UpstreamReply):
                 async for event in self._events:
                     if (end := await self._note_untouched(event, shadow_check)) is not None:
                         break
-                    yield Passthrough(raw=event.raw)
+                    if event.raw:
+                        yield Passthrough(raw=event.raw)
                 if end is None and not self._choices.finished:
                     broken = UpstreamConnectError(INCOMPLETE)
             except GatewayError as error:

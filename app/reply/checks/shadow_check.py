@@ -117,9 +117,12 @@ class ShadowCheck:
     def _log(self, unjudged: Callable[[], ChoiceLog], sentences: Sequence[JudgedSentence]) -> ChoiceLog:
         log = unjudged()
         verdicts = [each.verdict for each in sentences]
-        labels = [claim.label for claim in policy_claims(verdicts)]
-        inputs = replace(
+        claims = policy_claims(verdicts)
+        labels = [claim.label for claim in claims]
+        inputs = partial(
+            replace,
             log.inputs,
+            claims=claims,
             judged=bool(sentences) or log.inputs.judged,
             tool_calls_only=log.inputs.tool_calls_only and not sentences,
             trust_score=labels.count(Label.SUPPORTED) / len(labels) if labels else None,
