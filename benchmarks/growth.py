@@ -32,7 +32,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from app.cli.serve import GC_THRESHOLD
+from app.cli.process_tuning import tune
 from app.events.records import RecordedRequest
 from app.protocols.documents import Limits, read_chat
 from judges.checker import GroundingChecker
@@ -260,9 +260,7 @@ def longest_step_s(stage: str, shape: str, size: int) -> float:
     an idle machine."""
     asyncio.run(STAGES[stage](shaped(shape, _WARM_UP)))
     text = shaped(shape, size)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)  # as the server does
+    tune()  # as the server does
     steps: list[float] = []
     run = asyncio.Handle._run
 

@@ -1,7 +1,12 @@
-"""Moves long work off the event loop, and keeps track of tasks."""
+"""Keeps long work from blocking the event loop, and keeps track of tasks."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from threading import Thread
 from time import monotonic
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -15,6 +20,9 @@ thread."""
 MAX_INLINE_REPLY_CHARS: Final = 10_000
 """Replies with at most this many characters are summarised in a report on the event loop, longer ones on a thread."""
 
+MAX_INLINE_SENTENCES: Final = 100
+"""Replies with more sentences than this are processed on a thread, however short the sentences are."""
+
 MAX_INLINE_CHARS: Final = 600
 """Sentences and claims with at most this many characters are parsed on the event loop, longer ones on a thread."""
 
@@ -26,10 +34,18 @@ _TURN_S: Final = 0.002
 """Seconds for which a loop runs before it lets other tasks run."""
 
 
+_THREADS: Final = ThreadPoolExecutor(2, thread_name_prefix="groundlane-work")
+"""Few threads, because only one of them can run at a time. The more of them are waiting for the interpreter lock, the
+longer the event loop waits for it."""
+
+
 async def run(inline: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call ``function`` on the event loop if ``inline``, otherwise on a thread. Run it inline if it takes little longer
-    than waking a thread."""
-    return function(*args, **kwargs) if inline else await asyncio.to_thread(function, *args, **kwargs)
+    """Call ``function``, which must not wait for anything, on the event loop if ``inline``, otherwise on a thread. Run
+    it inline if it takes little longer than waking a thread."""
+    if inline:
+        return function(*args, **kwargs)
+    call = partial(copy_context().run, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
 
 
 class Turns:
@@ -43,6 +59,24 @@ class Turns:
         if monotonic() >= self._ends:
             await asyncio.sleep(0)
             self._ends = monotonic() + _TURN_S
+
+
+_FREED_AT_ONCE: Final = 200
+
+
+class FreedInSteps(list[T]):
+    """A list whose items are freed a few at a time. Freeing everything that is known about a long reply at once would
+    hold the interpreter lock, and thereby block the event loop, even on a thread."""
+
+    def __del__(self) -> None:
+        if len(self) > _FREED_AT_ONCE:
+            with suppress(RuntimeError):  # The interpreter is exiting.
+                Thread(target=_free, args=(self[:],), daemon=True).start()
+
+
+def _free(items: list[Any]) -> None:
+    while items:
+        del items[-_FREED_AT_ONCE:]
 
 
 class TaskScope:

@@ -261,7 +261,7 @@ class ReplyCheck:
         try:
             async with asyncio.timeout_at(deadline):
                 if gate is not None and not gate.admits(claim, self._before(claim)):
-                    return await asyncio.to_thread(gate.judge_without_model, claim)
+                    return await run(False, gate.judge_without_model, claim)
                 return await self._claim_judge.judge(claim)
         except Exception as error:
             return _unjudged(claim, _reason(error))

@@ -1,7 +1,6 @@
 """Starts the gateway: runs checks before the workers start, and configures uvicorn."""
 
 import asyncio
-import gc
 import math
 import os
 import socket
@@ -17,12 +16,14 @@ from app.auth import check_redis
 from app.auth.admin_token import AdminAuth
 from app.auth.secrets import check_secret_keys
 from app.cli.http_protocol import http_protocol
+from app.cli.process_tuning import collect_regularly, tune
 from app.config import load_config
 from app.db.database import Database
 from app.db.schema import upgrade
 from app.main import create_app
 from app.observability import configure_logging
 from app.settings import Settings, SettingsError, load_settings
+from judges.concurrency import TaskScope
 from judges.cross_encoder import open_scorer
 from judges.cross_encoder.model_files import cores
 
@@ -33,10 +34,6 @@ they never reuse a connection that the gateway has closed."""
 _WORKER_TIMEOUT_S = 120
 """Seconds until an unresponsive worker is replaced. The new worker must be ready within the same time. The time is long
 because large judges load slowly, especially several at once on a busy machine."""
-
-GC_THRESHOLD = 10_000
-"""The number of container objects allocated between two garbage collections. A request allocates hundreds of them, and
-nearly all are freed when it ends."""
 
 
 def check_address(host: str, port: int) -> None:
@@ -79,18 +76,19 @@ def build_app() -> FastAPI:
 
 
 def to_serve(app: FastAPI) -> FastAPI:
-    """Prepare ``app`` for a process that does nothing else. After startup, the garbage collector ignores all existing
-    objects, because traversing modules and models takes longer than traversing the objects of a second's worth of
-    requests."""
+    """Prepare ``app`` for a process that does nothing else, by tuning the process after startup."""
     opened = app.router.lifespan_context
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
         async with opened(app) as state:
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(GC_THRESHOLD)
-            yield state
+            tune()
+            scope = TaskScope()
+            scope.start(collect_regularly())
+            try:
+                yield state
+            finally:
+                await scope.aclose()
 
     app.router.lifespan_context = lifespan
     return app

@@ -1,6 +1,6 @@
 """The rows of the event log, as frozen values. The gateway creates the rows, and the writer stores them unchanged."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -104,7 +104,7 @@ class RequestEvent:
 
     request: RequestRow
     decisions: tuple[Decision, ...] = ()
-    claims: tuple[ClaimRow, ...] = ()
+    claims: Sequence[ClaimRow] = ()
     documents: tuple[DocumentRow, ...] = ()
     shadow: tuple[Decision, ...] = ()
 

@@ -13,6 +13,7 @@ from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from app.events.redaction import stored, stored_decisions
 from app.events.replay_data import claim_extra, request_extra
 from app.settings import StoreText
+from judges.concurrency import FreedInSteps
 from judges.llm_types import LlmCall
 from judges.types import Chunk, ClaimVerdict, Consistency, ReplyVerdict, SentenceVerdict
 from policies.base import JudgeOptions
@@ -111,13 +112,15 @@ class ChoiceRecord(Struct, frozen=True, kw_only=True):
 
 
 class ReplyOutcome(Struct, frozen=True, kw_only=True):
-    """The reply as a whole. ``judge_fault`` says why a required judge was unavailable."""
+    """The reply as a whole. ``judge_fault`` says why a required judge was unavailable. ``is_short`` means that the
+    event may be built on the event loop."""
 
     choices: Sequence[ChoiceRecord] = ()
     verdict: str = ReplyVerdict.NOT_CHECKED.value
     trust_score: float | None = None
     judge_ms: float | None = None
     judge_fault: str | None = None
+    is_short: bool = True
 
     @property
     def decisions(self) -> list[Decision]:
@@ -238,29 +241,25 @@ class RequestRecord(Struct, kw_only=True):
         if self.governing is None:
             return {}, ()
         try:
-            log = self._log(self.governing)
-            policies = self.governing.policies
+            retrieval, policies = self.retrieval, self.governing.policies
+            log = RequestLog(
+                chunks=retrieval.chunks,
+                late=retrieval.late,
+                dropped=frozenset(retrieval.dropped),
+                injectable=retrieval.injectable,
+                tools=self.governing.tools,
+                conflicts=retrieval.conflicts,
+                stream=self.info.stream,
+                blocked=self.status == "blocked",
+                judging=self.judging,
+                choices=[choice.log() for choice in self.reply.choices if choice.log is not None],
+            )
             return request_extra(log, self.store_text), shadow_decisions(policies, log) if policies.shadow else ()
         except Exception:
             _log.exception("request_log_failed", request_id=self.info.request_id)
             return {}, ()
 
-    def _log(self, governing: GoverningPolicies) -> RequestLog:
-        retrieval = self.retrieval
-        return RequestLog(
-            chunks=retrieval.chunks,
-            late=retrieval.late,
-            dropped=frozenset(retrieval.dropped),
-            injectable=retrieval.injectable,
-            tools=governing.tools,
-            conflicts=retrieval.conflicts,
-            stream=self.info.stream,
-            blocked=self.status == "blocked",
-            judging=self.judging,
-            choices=[choice.log() for choice in self.reply.choices if choice.log is not None],
-        )
-
-    def _claim_rows(self) -> tuple[ClaimRow, ...]:
+    def _claim_rows(self) -> Sequence[ClaimRow]:
         """Return a row for each claim, and one for each sentence without claims."""
         judged = [
             (choice, each, verdict)
@@ -268,7 +267,7 @@ class RequestRecord(Struct, kw_only=True):
             for each in choice.sentences
             for verdict in each.verdict.claims or (None,)
         ]
-        rows: list[ClaimRow] = []
+        rows = FreedInSteps[ClaimRow]()
         for position, (choice, each, verdict) in enumerate(judged):
             sentence, source = each.verdict.sentence, verdict.deciding_source if verdict else None
             span = verdict.claim.span if verdict else sentence.span
@@ -294,7 +293,7 @@ class RequestRecord(Struct, kw_only=True):
                     extra=_extra(each, verdict, self.store_text),
                 )
             )
-        return tuple(rows)
+        return rows
 
     def _document_rows(self) -> tuple[DocumentRow, ...]:
         dropped = self.retrieval.dropped

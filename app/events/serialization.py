@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app.events.records import RequestEvent
+from judges.concurrency import FreedInSteps
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows by table name, with parent tables first."""
@@ -46,10 +47,10 @@ def event_rows(event: RequestEvent) -> Rows:
             }
             for position, decision in enumerate((*event.decisions, *event.shadow))
         ],
-        "claims": [
+        "claims": FreedInSteps(
             _columns(claim) | {"request_id": request_id, "seq": seq, "ts": request.ts}
             for seq, claim in enumerate(event.claims)
-        ],
+        ),
         "documents": [
             _columns(document) | {"request_id": request_id, "ts": request.ts} for document in event.documents
         ],

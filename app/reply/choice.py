@@ -25,7 +25,7 @@ from app.reply.inline_reasoning import InlineReasoning
 from app.reply.judged_sentence import JudgedSentence, policy_claims
 from app.reply.text_buffer import SentenceBuffer
 from judges.checker import ReplyCheck
-from judges.concurrency import MAX_INLINE_REPLY_CHARS
+from judges.concurrency import MAX_INLINE_REPLY_CHARS, MAX_INLINE_SENTENCES, run
 from judges.types import Chunk, ClaimVerdict, Label, Sentence, SentenceVerdict, Span
 from policies.citations.extraction import SpanIndex
 from policies.grounding.sentence_checks import unjudged_texts
@@ -127,13 +127,14 @@ class Choice:
         context = self._context
         if self._opening is Action.BLOCK or not (context.final_checks and self._evaluation.settings.checks_whole_reply):
             return
+        text = self.delivered
         reply = WholeReply(
-            text=self.delivered,
-            claims=self.findings.shown_claims(),
+            text=text,
+            claims=await run(self.is_short, self.findings.shown_claims),
             chunks=context.chunks,
             settings=self._evaluation.settings,
             earlier=context.earlier,
-            citations=self.findings.citations(self.delivered),
+            citations=await run(self.is_short, self.findings.citations, text),
             citation_checker=context.citation_checker,
             question=context.question,
             record=None if self._check is None else self._check.record_call,
@@ -166,7 +167,7 @@ class Choice:
     @property
     def is_short(self) -> bool:
         """Whether the reply is short enough to process the whole of it on the event loop."""
-        return self.received <= MAX_INLINE_REPLY_CHARS
+        return self.received <= MAX_INLINE_REPLY_CHARS and len(self.findings.sentences) <= MAX_INLINE_SENTENCES
 
     def decide_end(self) -> Action:
         """Return the policies' decision on the whole reply. Call this once, when all of it is judged."""

@@ -22,6 +22,7 @@ from app.reply.judged_sentence import (
     standing,
 )
 from judges.checker import ReplyCheck
+from judges.concurrency import FreedInSteps
 from judges.llm_types import LlmCall
 from judges.report import build_report, coverage_of
 from judges.types import VERDICTS_WORST_FIRST, Chunk, Claim, ClaimVerdict, GroundingReport, ReplyVerdict
@@ -114,7 +115,7 @@ class ChoiceFindings:
         self.index = index
         self.context = context
         self.evaluation = evaluation
-        self.sentences: list[JudgedSentence] = []
+        self.sentences: list[JudgedSentence] = FreedInSteps()
         self.unchecked: set[str] = set()
         self.unchecked_sent: set[str] = set()
         self.final: Findings = {}

@@ -54,10 +54,6 @@ class OutgoingText:
     lead: int = 0
 
 
-def outgoing_text(slices: Sequence[TextSlice]) -> OutgoingText:
-    return OutgoingText(text="".join(piece.text for piece in slices), slices=slices)
-
-
 def without_spans(piece: OutgoingText, sentence: Sentence, spans: Sequence[Span]) -> OutgoingText:
     """Remove ``spans``, and the tokens in them, from ``piece``, which is the sentence with the white space before it.
 

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from app.events.request_record import SentenceRecord
+from judges.concurrency import FreedInSteps
 from judges.llm_types import LlmCall
 from judges.report import SKIPPED, letters
 from judges.types import ClaimVerdict, Label, SentenceVerdict, Source, Span
@@ -103,7 +104,7 @@ def standing(sentences: Sequence[JudgedSentence]) -> list[JudgedSentence]:
 
 def sentence_records(sentences: Sequence[JudgedSentence]) -> list[SentenceRecord]:
     """Convert the sentences to the form that the event log stores."""
-    return [
+    return FreedInSteps(
         SentenceRecord(
             verdict=sentence.verdict,
             delivered=sentence.offset is not None,
@@ -112,7 +113,7 @@ def sentence_records(sentences: Sequence[JudgedSentence]) -> list[SentenceRecord
         )
         for sentence in sentences
         if not sentence.structure
-    ]
+    )
 
 
 def choice_log(

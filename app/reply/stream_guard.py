@@ -32,13 +32,13 @@ from app.protocols.common.stream_events import (
 from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice, ChoiceOpener, Choices
 from app.reply.choice_findings import REASONING_FIELDS, worst
-from app.reply.delivered_text import OutgoingText, outgoing_text, replacement_text, without_spans
+from app.reply.delivered_text import OutgoingText, replacement_text, without_spans
 from app.reply.grounding_object import refusal_of, summary_of
 from app.reply.reader import ReplyReader
 from app.reply.reader_output import EndOfText, Item, Mode, PendingSentence, ReasoningText, TextPause
 from app.reply.regeneration import Regeneration
 from app.reply.untouched_reply import UntouchedReply
-from judges.concurrency import run
+from judges.concurrency import MAX_INLINE_CHARS, run
 from judges.types import SentenceVerdict
 from policies.policy_selection import SentenceDecision
 from policies.types import Action
@@ -122,6 +122,7 @@ class StreamGuard:
             trust_score=trust_score,
             judge_ms=sum(judge_ms) if judge_ms else None,
             judge_fault=self._options.judge_fault,
+            is_short=is_short,
         )
 
     @property
@@ -199,8 +200,9 @@ class StreamGuard:
         verdict = await item.verdict
         if choice.findings.blocked:
             return ()
-        text = outgoing_text(item.slices)
-        decision = choice.decide(verdict)
+        text = OutgoingText(text="".join(piece.text for piece in item.slices), slices=item.slices)
+        is_short = len(verdict.sentence.text) <= MAX_INLINE_CHARS
+        decision = await run(is_short, choice.decide, verdict)
         if await self._regenerates(choice, verdict, decision, text):
             return ()
         if decision.action is Action.BLOCK:
@@ -209,6 +211,13 @@ class StreamGuard:
         if decision.strip:
             choice.strip(verdict, text)
             return ()
+        return await run(is_short, self._deliver, item, verdict, decision, text)
+
+    def _deliver(
+        self, item: PendingSentence, verdict: SentenceVerdict, decision: SentenceDecision, text: OutgoingText
+    ) -> Sequence[Output]:
+        """Release a sentence, with the changes that the policies require."""
+        choice = item.choice
         left_out = choice.left_out(verdict, decision)
         if left_out:
             text = without_spans(text, verdict.sentence, left_out)
@@ -289,7 +298,7 @@ class StreamGuard:
         await choice.run_final_checks()
         if await run(choice.is_short, choice.decide_end) is Action.BLOCK:
             return await run(choice.is_short, self._block, choice, item.frame)
-        ending = self._last_text(choice, item.frame) if self.mode is not Mode.LIVE else ()
+        ending = await run(choice.is_short, self._last_text, choice, item.frame) if self.mode is not Mode.LIVE else ()
         outputs: list[Output] = [*choice.held, *ending]
         if choice.finish is not None:
             outputs.append(await run(choice.is_short, self._end_choice, choice, choice.finish.reason, item.frame))

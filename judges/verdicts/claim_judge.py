@@ -1,6 +1,5 @@
 """Judges one claim against the evidence: selects windows, scores them, and derives a verdict from all scores."""
 
-import asyncio
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -92,7 +91,7 @@ class ClaimJudge:
         count = self._scorer.count_tokens
         parts: Sequence[str] = (claim.text,)
         if count(claim.text) > self._max_claim_tokens:
-            parts = await asyncio.to_thread(split_long, claim.text, self._max_claim_tokens, count)
+            parts = await run(False, split_long, claim.text, self._max_claim_tokens, count)
         if len(parts) == 1:
             return self._verdict(claim, await self._judge_part(claim))
         findings = [await self._judge_part(dataclasses.replace(claim, text=part)) for part in parts]
@@ -186,7 +185,7 @@ class ClaimJudge:
         count = self._scorer.count_tokens
         joined = self._evidence.join(pair, text, tokens=self._scorer.max_tokens - count(text), count=count)
         (score,) = await self._scorer.score([(joined, text)])
-        combined = await asyncio.to_thread(self._features.combine, joined, claim, score)
+        combined = await run(False, self._features.combine, joined, claim, score)
         if combined.probabilities.entailed <= finding.support.entailed:
             return finding
         entailed = combined.probabilities.entailed

@@ -101,6 +101,9 @@ def _parse(raw: bytes, body: bytes) -> SSEEvent:
 
 
 _DONE = b"data: [DONE]\n\n"
+_PARSED_AT_ONCE = 16_384
+"""Bytes to split into events before the first of the events is returned. A fast upstream may send hundreds of events
+at once, and splitting them takes several milliseconds, during which no other task can run."""
 
 
 class JsonStreamDecoder:
@@ -122,13 +125,14 @@ class JsonStreamDecoder:
         self._ids_seen = False
 
     def feed(self, data: bytes) -> Iterator[UpstreamEvent]:
-        try:
-            events = self._parser.feed(data)
-        except EventTooLargeError as error:
-            raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
-        for event in events:
-            if (read := self._event(event)) is not None:
-                yield read
+        for start in range(0, len(data), _PARSED_AT_ONCE):
+            try:
+                events = self._parser.feed(data[start : start + _PARSED_AT_ONCE])
+            except EventTooLargeError as error:
+                raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
+            for event in events:
+                if (read := self._event(event)) is not None:
+                    yield read
 
     def close(self) -> Iterator[UpstreamEvent]:
         for event in self._parser.close():

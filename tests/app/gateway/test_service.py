@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -12,8 +13,13 @@ import pytest
 import zstandard
 
 from app.errors import PolicyBlockedError, UpstreamConnectError
+from app.events.records import RequestEvent
+from app.events.request_record import RequestRecord
+from app.reply.citation_annotations import cite_sentence
 from judges.testing import ScriptedJudge
-from judges.types import Probabilities
+from judges.types import Probabilities, Sentence
+from policies.citations.document_names import DocumentNames
+from policies.types import Citation
 from tests.support.gateways.in_process_gateway import (
     DOCUMENTS,
     FALSE,
@@ -528,3 +534,40 @@ async def test_fully_read_reply_holds_no_connection_while_judged() -> None:
     assert (await at.unary())["choices"][0]["message"]["content"] == TRUE
     assert while_judged
     assert all(while_judged)
+
+
+class TestLongReplies:
+    """Replies that take long to process don't block the event loop."""
+
+    @pytest.mark.parametrize(("sentences", "on_loop"), [(2, True), (150, False)])
+    async def test_event_of_a_long_reply_is_built_once_and_on_a_thread(
+        self, monkeypatch: pytest.MonkeyPatch, sentences: int, on_loop: bool
+    ) -> None:
+        threads: list[threading.Thread] = []
+        build = RequestRecord._make_event
+
+        def built(record: RequestRecord) -> RequestEvent:
+            threads.append(threading.current_thread())
+            return build(record)
+
+        monkeypatch.setattr(RequestRecord, "_make_event", built)
+        at = await bench(said(f"{TRUE} " * sentences))
+        await at.stream()
+        assert at.event.request.sentences == sentences
+        assert [thread is threading.current_thread() for thread in threads] == [on_loop]
+
+    @pytest.mark.parametrize("length", [100, 2_000])
+    async def test_citations_of_a_long_sentence_are_found_on_a_thread(
+        self, monkeypatch: pytest.MonkeyPatch, length: int
+    ) -> None:
+        threads: list[threading.Thread] = []
+
+        def cited(sentence: Sentence, names: DocumentNames) -> list[Citation]:
+            threads.append(threading.current_thread())
+            return cite_sentence(sentence, names)
+
+        monkeypatch.setattr("app.reply.choice.cite_sentence", cited)
+        said_at_length = f"Staff receive {'very ' * (length // 5)}long leave [1]."
+        at = await bench(said(said_at_length))
+        assert "".join(text_of(await at.stream())) == said_at_length
+        assert [thread is threading.current_thread() for thread in threads] == [length == 100]

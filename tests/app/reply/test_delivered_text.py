@@ -14,7 +14,6 @@ from app.reply.delivered_text import (
     corrected,
     correction,
     lead_of,
-    outgoing_text,
     replacement_text,
     without_spans,
 )
@@ -24,7 +23,8 @@ FRAME = Frame(json={})
 
 
 def piece(*texts: str) -> OutgoingText:
-    return outgoing_text([TextSlice(frame=FRAME, text=text, tokens=[{"token": text}]) for text in texts])
+    slices = [TextSlice(frame=FRAME, text=text, tokens=[{"token": text}]) for text in texts]
+    return OutgoingText(text="".join(texts), slices=slices)
 
 
 def after(left_out: str, following: str, *, opening: bool = False) -> str:
@@ -176,7 +176,7 @@ def cut(texts: list[str], spans: list[Span]) -> OutgoingText:
     slices = [TextSlice(frame=FRAME, text=text, tokens=[{"token": letter} for letter in text]) for text in texts]
     text = "".join(texts)
     return without_spans(
-        outgoing_text(slices), Sentence(index=0, text=text, span=Span(0, len(text)), plain=text), spans
+        OutgoingText(text=text, slices=slices), Sentence(index=0, text=text, span=Span(0, len(text)), plain=text), spans
     )
 
 
@@ -223,6 +223,6 @@ def test_tokens_of_left_out_text_are_left_out_even_if_named_by_their_bytes() -> 
     words = [{"token": word, "bytes": list(word.encode())} for word in (" Rain", "<!--", " 8", " -->", ".")]
     sentence = Sentence(index=0, text=text, span=Span(0, len(text)), plain=text)
     for tokens, left in ((bytes_of_it + words, [*bytes_of_it, words[0], words[-1]]), (bytes_of_it, [])):
-        whole = outgoing_text([TextSlice(frame=FRAME, text=text, tokens=tokens)])
+        whole = OutgoingText(text=text, slices=[TextSlice(frame=FRAME, text=text, tokens=tokens)])
         cut = without_spans(whole, sentence, [Span(text.index("<"), text.index(">") + 1)])
         assert (cut.text, list(cut.slices[0].tokens)) == ("🙂 Rain.", left)

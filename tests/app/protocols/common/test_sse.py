@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
+from app.protocols.common.sse import EventTooLargeError, JsonStreamDecoder, SSEEvent, SSEParser
+from app.protocols.common.stream_events import UpstreamEvent
 
 Seen = list[tuple[bytes, str | None]]
 
@@ -177,3 +178,20 @@ def test_event_without_an_end_is_rejected_at_the_limit() -> None:
 def test_many_small_events_in_one_chunk_are_within_the_limit() -> None:
     parser = SSEParser(max_event_bytes=100)
     assert len(parser.feed(b"data: 12345678\n\n" * 1000)) == 1000
+
+
+def test_decoder_returns_the_first_of_many_events_before_it_splits_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed: list[int] = []
+    feed = SSEParser.feed
+
+    def counted(parser: SSEParser, data: bytes) -> list[SSEEvent]:
+        fed.append(len(data))
+        return feed(parser, data)
+
+    monkeypatch.setattr(SSEParser, "feed", counted)
+    frames = [b'data: {"n":%d}\n\n' % number for number in range(10_000)]
+    events = JsonStreamDecoder(lambda raw, _chunk: UpstreamEvent(raw=raw, parts=())).feed(b"".join(frames))
+    assert next(events).raw == frames[0]
+    assert sum(fed) < len(b"".join(frames)) / 4
+    assert [event.raw for event in events] == frames[1:]
+    assert sum(fed) == len(b"".join(frames))

@@ -113,7 +113,7 @@ async def test_untouched_whole_reply_is_judged_for_shadow_policies() -> None:
     assert [decision.action.value for decision in beside.event.shadow] == ["allow", "block"]
     assert [claim.label for claim in beside.event.claims] == ["supported", "contradicted"]
     assert (beside.event.request.verdict, beside.event.request.sentences) == ("not_checked", 2)
-    assert alone.event.claims == ()
+    assert not alone.event.claims
 
 
 async def test_client_disconnect_cancels_the_check() -> None:
@@ -133,7 +133,7 @@ async def test_client_disconnect_cancels_the_check() -> None:
         break
     await reply.stream.aclose()
     assert at.event.request.status == "cancelled"
-    assert at.event.claims == ()
+    assert not at.event.claims
 
 
 async def test_client_disconnect_at_the_end_is_recorded_once() -> None:
