@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from threading import Thread
+from threading import Timer
 from time import monotonic
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -62,6 +62,8 @@ class Turns:
 
 
 _FREED_AT_ONCE: Final = 200
+_FREED_AFTER_S: Final = 0.5
+"""Until then, other owners of the items have let go of them. The last owner to do so frees them."""
 
 
 class FreedInSteps(list[T]):
@@ -70,8 +72,11 @@ class FreedInSteps(list[T]):
 
     def __del__(self) -> None:
         if len(self) > _FREED_AT_ONCE:
+            freeing = Timer(_FREED_AFTER_S, _free, (self[:],))
+            freeing.daemon = True
+            self.clear()
             with suppress(RuntimeError):  # The interpreter is exiting.
-                Thread(target=_free, args=(self[:],), daemon=True).start()
+                freeing.start()
 
 
 def _free(items: list[Any]) -> None:

@@ -15,10 +15,10 @@ from app.errors import EventLostError, GatewayError
 from app.events.recorder import RequestRecorder
 from app.events.records import EventLog, RecordedRequest
 from app.events.request_record import RequestRecord
-from app.protocols.common.stream_events import EndOfReply, Output, ReplyError
+from app.protocols.common.stream_events import ChoiceEnd, EndOfReply, Output, ReplyError
 from app.reply.stream_guard import StreamGuard
 from app.runs.run_service import JoinedRun
-from judges.concurrency import TaskScope
+from judges.concurrency import TaskScope, run
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -136,13 +136,16 @@ class ReplyStream:
         self._outputs = outputs
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        is_short = True
         try:
             async for output in self._outputs:
+                if isinstance(output, ChoiceEnd):
+                    is_short = is_short and output.is_short
                 if isinstance(output, EndOfReply):
                     # This happens before the last byte is sent, so that with ``sync`` the event is stored before the
                     # client sees the end of the reply.
                     await self._scope.record()
-                if data := self._encode(output):
+                if data := await run(is_short, self._encode, output):
                     yield data
         except EventLostError as error:
             yield self._encode(ReplyError(message=error.message, code=error.code, broken=True))

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from app.protocols.common.stream_events import UpstreamCitation
 from app.reply.judged_sentence import JudgedSentence
+from judges.concurrency import FreedInSteps
 from judges.types import Chunk, Sentence, Span
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations
@@ -72,7 +73,7 @@ def annotations_of(sentences: Sequence[JudgedSentence], chunks: Sequence[Chunk])
     """Build OpenAI's citation objects, one for each pair of a delivered sentence and a document that it cites or that
     supports it.
     """
-    annotations = []
+    annotations = FreedInSteps[dict[str, Any]]()
     for sentence in sentences:
         span = sentence.span
         if span is None:

@@ -7,6 +7,7 @@ from app.events.llm_usage import llm_usage
 from app.protocols.common.stream_events import ReplyRefusal
 from app.reply.choice_findings import ChoiceFindings
 from app.reply.judged_sentence import JudgedSentence, policy_claims, standing
+from judges.concurrency import FreedInSteps
 from judges.label_thresholds import Thresholds
 from judges.types import (
     Chunk,
@@ -88,7 +89,7 @@ def claims_shown(findings: ChoiceFindings, sentences: Sequence[JudgedSentence]) 
     if not context.options.shows("claims"):
         return []
     index = findings.index if context.expected > 1 else None
-    return [claim for each in sentences for claim in _claims_of(each, context.chunks, choice=index)]
+    return FreedInSteps(claim for each in sentences for claim in _claims_of(each, context.chunks, choice=index))
 
 
 def refusal_of(findings: ChoiceFindings) -> ReplyRefusal:

@@ -341,6 +341,7 @@ class StreamGuard:
             others=choice.texts.others,
             summary=summary_of(choice.findings),
             annotations=choice.findings.annotations(),
+            is_short=choice.is_short,
         )
 
     def _pass(self, item: Output) -> Sequence[Output]:

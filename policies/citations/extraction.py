@@ -95,7 +95,7 @@ _DEFINITION = re.compile(
 )
 _NUMBERED = re.compile(r"^[ \t]{0,3}(?P<label>[0-9]{1,3})[.)][ \t]+(?P<text>\S.*)$", re.MULTILINE)
 _SECTION = re.compile(
-    r"^[#>*_\s]{0,12}(?:sources?|references?|bibliography|citations?|works cited|quellen?|quellenangaben|literatur"
+    r"^[#>*_ \t]{0,12}(?:sources?|references?|bibliography|citations?|works cited|quellen?|quellenangaben|literatur"
     r"|références?|bibliographie|fuentes?|referencias|bibliografía)[*_\s]*[:：]?[*_ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -80,7 +80,8 @@ class _Item:
         self._freed_by.append(threading.current_thread())
 
 
-def test_long_list_is_freed_on_another_thread() -> None:
+def test_long_list_is_freed_on_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("judges.concurrency._FREED_AFTER_S", 0)
     freed_by: list[threading.Thread] = []
     before = set(threading.enumerate())
     items = FreedInSteps(_Item(freed_by) for _ in range(1_000))

@@ -15,14 +15,17 @@ from app.db.tables import Json, UTCDateTime
 
 _KNOWN = "SELECT request_id FROM requests WHERE request_id IN (SELECT value FROM json_each(?))"
 
+_ROWS_AT_ONCE = 500
+"""The values of all rows of a long reply would keep the garbage collector busy, which stops the event loop."""
+
 Row = Mapping[str, Any]
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     """Insert ``rows``, which must all have the same columns. Existing rows are skipped."""
-    if rows:
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
         statement, values_of, encoders = _prepared(table, tuple(rows[0]))
-        values = [[*values_of(row)] for row in rows]
+        values = [[*values_of(row)] for row in rows[start : start + _ROWS_AT_ONCE]]
         for place, encode in encoders:
             for row in values:
                 row[place] = encode(row[place])

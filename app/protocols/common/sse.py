@@ -16,6 +16,7 @@ from msgspec import Struct
 from app.errors import UpstreamConnectError
 from app.protocols.common.known_fields import KnownFields, repeats_a_key
 from app.protocols.common.stream_events import EndOfReply, Passthrough, UpstreamEvent
+from judges.concurrency import FreedInSteps
 
 # A blank line ends an event. The groups are atomic: CR LF is one line ending, never a CR ending followed by an LF
 # ending.
@@ -101,6 +102,7 @@ def _parse(raw: bytes, body: bytes) -> SSEEvent:
 
 
 _DONE = b"data: [DONE]\n\n"
+_ITEMS_AT_ONCE = 500
 _PARSED_AT_ONCE = 16_384
 """Bytes to split into events before the first of the events is returned. A fast upstream may send hundreds of events
 at once, and splitting them takes several milliseconds, during which no other task can run."""
@@ -232,9 +234,18 @@ def dump(value: Any) -> bytes:
     """Serialize ``value`` as JSON. Lone surrogates are escaped, so that two of them can be joined to one character
     later."""
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, _in_pieces, orjson.OPT_PASSTHROUGH_SUBCLASS)
     except (TypeError, orjson.JSONEncodeError):
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _in_pieces(value: Any) -> orjson.Fragment:
+    """Serialize a long list a few items at a time. Otherwise, even on a thread, serializing all claims of a long reply
+    would hold the interpreter lock for long. Raises TypeError for any other value."""
+    if not isinstance(value, FreedInSteps):
+        raise TypeError
+    pieces = (value[start : start + _ITEMS_AT_ONCE] for start in range(0, len(value), _ITEMS_AT_ONCE))
+    return orjson.Fragment(b"[" + b",".join([orjson.dumps(piece)[1:-1] for piece in pieces]) + b"]")
 
 
 def frame_of(chunk: Mapping[str, Any]) -> bytes:

@@ -229,6 +229,7 @@ class ChoiceEnd(Struct, frozen=True, kw_only=True):
     """A choice has ended for the client. Unless it was blocked, ``reason`` is the upstream's finish reason.
 
     ``summary`` is the ``grounding`` object, and ``annotations`` contains the citations of the delivered text.
+    ``is_short`` means that the output may be encoded on the event loop.
     """
 
     choice: int
@@ -243,6 +244,7 @@ class ChoiceEnd(Struct, frozen=True, kw_only=True):
     """The delivered text of judged reasoning, by the name of its field."""
     summary: Mapping[str, Any] | None = None
     annotations: Sequence[Mapping[str, Any]] = ()
+    is_short: bool = True
 
 
 class EstimatedUsage(Struct, frozen=True, kw_only=True):

@@ -144,8 +144,10 @@ def questions_in(body: Mapping[str, Any]) -> str:
 
 def questions_of(text: str) -> str:
     """Return all questions in a short user message. For a long message, do the same as ``question_of``."""
+    if len(text) > _PROMPTED:
+        return question_of(text)
     found = [part for part in _SENTENCE_END.split(text.strip()) if part.endswith(("?", "？"))]
-    return " ".join(found) if len(text) <= _PROMPTED and len(found) > 1 else question_of(text)
+    return " ".join(found) if len(found) > 1 else question_of(text)
 
 
 _MOST_CHOICES = 128
