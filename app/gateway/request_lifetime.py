@@ -81,7 +81,13 @@ class RequestLifetime(Struct, kw_only=True):
         if self.guard is not None:
             # If the client goes away while this waits for a shadow check, closing the scope writes the event.
             recorder.reply = await self.guard.finish(truncated=recorder.status == "incomplete")
-        self._record = await self._new_record()
+        record = recorder.record()
+        if not record.reply.is_short:
+            # The event is cached, so neither the event log nor an observer builds it on the event loop. They report
+            # errors.
+            with suppress(Exception):
+                await asyncio.to_thread(record.event)
+        self._record = record
         if self.run is not None:
             with anyio.CancelScope(shield=True):
                 # This happens before the client has the whole reply, so that its next call finds this one in the run.
@@ -90,21 +96,12 @@ class RequestLifetime(Struct, kw_only=True):
             await self.events.append(self._record)
         except EventLostError as error:
             recorder.fail("failed", error.message, http_status=None if recorder.info.stream else error.status)
-            self._record = await self._new_record()
+            self._record = recorder.record()
             raise
         finally:
             for observer in self.observers:
                 observer(self._record)
         return self._record
-
-    async def _new_record(self) -> RequestRecord:
-        record = self.recorder.record()
-        if not record.reply.is_short:
-            # The event is cached, so neither the event log nor an observer builds it on the event loop. They report
-            # errors.
-            with suppress(Exception):
-                await asyncio.to_thread(record.event)
-        return record
 
     async def abandon(self) -> None:
         """Like ``aclose``, for cases in which the client can no longer be told about a lost event."""

@@ -128,9 +128,10 @@ class Choice:
         if self._opening is Action.BLOCK or not (context.final_checks and self._evaluation.settings.checks_whole_reply):
             return
         text = self.delivered
+        shown = (each.verdict for each in self.findings.sentences if each.offset is not None)
         reply = WholeReply(
             text=text,
-            claims=await run(self.is_short, self.findings.shown_claims),
+            claims=await run(self.is_short, policy_claims, shown),
             chunks=context.chunks,
             settings=self._evaluation.settings,
             earlier=context.earlier,

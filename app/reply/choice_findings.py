@@ -25,7 +25,7 @@ from judges.checker import ReplyCheck
 from judges.concurrency import FreedInSteps
 from judges.llm_types import LlmCall
 from judges.report import build_report, coverage_of
-from judges.types import VERDICTS_WORST_FIRST, Chunk, Claim, ClaimVerdict, GroundingReport, ReplyVerdict
+from judges.types import VERDICTS_WORST_FIRST, Chunk, Claim, GroundingReport, ReplyVerdict
 from judges.verdicts.citation_support import CitationChecker
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import reported_citations
@@ -188,10 +188,6 @@ class ChoiceFindings:
         return [*(self._check.llm_calls if self._check is not None else ()), *llm_calls(self.final)]
 
     # For policies
-
-    def shown_claims(self) -> list[ClaimVerdict]:
-        """Return the claims in the delivered sentences."""
-        return policy_claims(each.verdict for each in self.sentences if each.offset is not None)
 
     def policy_inputs(self, **found: Any) -> PolicyInputs:
         """Build the policy inputs for the whole reply."""

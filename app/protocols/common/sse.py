@@ -16,7 +16,7 @@ from msgspec import Struct
 from app.errors import UpstreamConnectError
 from app.protocols.common.known_fields import KnownFields, repeats_a_key
 from app.protocols.common.stream_events import EndOfReply, Passthrough, UpstreamEvent
-from judges.concurrency import FreedInSteps
+from judges.concurrency import MAX_INLINE_REPLY_CHARS, FreedInSteps, run
 
 # A blank line ends an event. The groups are atomic: CR LF is one line ending, never a CR ending followed by an LF
 # ending.
@@ -201,8 +201,9 @@ async def decode_chunks(
     """
     if "event-stream" not in content_type:
         whole = b"".join([data async for data in body])
-        reply = read_object(whole)
-        if fields is not None and repeats_a_key(whole, reply):
+        is_short = len(whole) <= MAX_INLINE_REPLY_CHARS
+        reply = await run(is_short, read_object, whole)
+        if fields is not None and await run(is_short, repeats_a_key, whole, reply):
             fields.leave_out("repeated_key")
         for chunk in chunks_of(reply):
             yield read(b"", chunk)

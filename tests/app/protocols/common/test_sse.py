@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.common.sse import EventTooLargeError, JsonStreamDecoder, SSEEvent, SSEParser
+from app.protocols.common.sse import EventTooLargeError, JsonStreamDecoder, SSEEvent, SSEParser, dump, load
 from app.protocols.common.stream_events import UpstreamEvent
+from judges.concurrency import FreedInSteps
 
 Seen = list[tuple[bytes, str | None]]
 
@@ -195,3 +196,15 @@ def test_decoder_returns_the_first_of_many_events_before_it_splits_the_others(mo
     assert sum(fed) < len(b"".join(frames)) / 4
     assert [event.raw for event in events] == frames[1:]
     assert sum(fed) == len(b"".join(frames))
+
+
+@pytest.mark.parametrize("items", [[], [{"claim": "ä", "score": 0.5}] * 3, [{"n": number} for number in range(1_750)]])
+def test_long_lists_are_serialized_like_others(items: list[dict[str, object]]) -> None:
+    assert dump({"grounding": {"claims": FreedInSteps(items)}, "n": 1}) == dump(
+        {"grounding": {"claims": items}, "n": 1}
+    )
+
+
+def test_long_list_with_a_lone_surrogate_is_serialized() -> None:
+    value = {"claims": FreedInSteps([{"claim": "\ud83d"}] * 600)}
+    assert load(dump(value)) == {"claims": [{"claim": "\ud83d"}] * 600}
