@@ -9,7 +9,7 @@ import gc
 import sys
 from typing import Final
 
-_GENERATIONS: Final = (5_000, 1, 2**31 - 1)
+_GENERATIONS: Final = (2_000, 2, 2**31 - 1)
 """The number of container objects allocated between two collections of the youngest generation, and the number of
 these collections before the next generation is collected too. Both are small, so that a collection traverses few
 objects. The oldest generation is collected only by ``collect_regularly``."""

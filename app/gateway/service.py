@@ -51,7 +51,7 @@ from app.runs.run_service import JoinedRun, RunService
 from app.settings import Settings, StoreText
 from app.upstream import Headers, UpstreamClient, decoded, returned_headers
 from judges.checker import GroundingChecker
-from judges.concurrency import MAX_INLINE_REPLY_CHARS
+from judges.concurrency import MAX_INLINE_REPLY_CHARS, FreedInSteps
 from judges.concurrency import run as run_off_loop
 from policies.policy_selection import PolicyEngine, PolicySet, ReplySettings
 
@@ -332,7 +332,7 @@ class Gateway:
         form = "application/json" if body.lstrip()[:1] == b"{" else content_type(response)
         events = request.adapter.decode(once(body), form, dropped=dropped)
         async with aclosing(guard.run(events)) as released:
-            outputs = [output async for output in released]
+            outputs = FreedInSteps([output async for output in released])
         governed = guard.mode is not Mode.UNTOUCHED
         _raise_failure(outputs, scope.recorder, governed=governed)
         ours = {}

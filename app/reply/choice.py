@@ -25,7 +25,7 @@ from app.reply.inline_reasoning import InlineReasoning
 from app.reply.judged_sentence import JudgedSentence, policy_claims
 from app.reply.text_buffer import SentenceBuffer
 from judges.checker import ReplyCheck
-from judges.concurrency import MAX_INLINE_REPLY_CHARS, MAX_INLINE_SENTENCES, run
+from judges.concurrency import MAX_INLINE_REPLY_CHARS, MAX_INLINE_SENTENCES, FreedInSteps, run
 from judges.types import Chunk, ClaimVerdict, Label, Sentence, SentenceVerdict, Span
 from policies.citations.extraction import SpanIndex
 from policies.grounding.sentence_checks import unjudged_texts
@@ -64,7 +64,7 @@ class Choice:
         self.finish: ChoiceFinish | None = None
         self.frame = _EMPTY_FRAME
         self.received = 0
-        self.held: list[Output] = []
+        self.held: list[Output] = FreedInSteps()
         self.inline: InlineReasoning | None = InlineReasoning()
         self.texts = FieldTexts()
         self.incoming = SentenceBuffer(check)
