@@ -38,7 +38,7 @@ from app.reply.reader import ReplyReader
 from app.reply.reader_output import EndOfText, Item, Mode, PendingSentence, ReasoningText, TextPause
 from app.reply.regeneration import Regeneration
 from app.reply.untouched_reply import UntouchedReply
-from judges.concurrency import MAX_INLINE_CHARS, run
+from judges.concurrency import MAX_INLINE_CHARS, Turns, run
 from judges.types import SentenceVerdict
 from policies.policy_selection import SentenceDecision
 from policies.types import Action
@@ -79,6 +79,7 @@ class StreamGuard:
         self._untouched: UntouchedReply | None = None
         self._passing: AsyncGenerator[Output, None] | None = None
         self._earlier_usage: list[Usage] = []
+        self._turns = Turns()
         self._waiting: list[Output] | None = None
         """Outputs that are held until the end of the reply: content that belongs to no choice, and everything after
         it."""
@@ -136,7 +137,9 @@ class StreamGuard:
         self._reader = self._read(events)
         try:
             while (item := await self._reader.next()) is not None:
-                for output in self._in_order(item, await self._decide(item)):
+                for place, output in enumerate(self._in_order(item, await self._decide(item))):
+                    if place:  # At the end, there may be thousands.
+                        await self._turns.take()
                     if isinstance(output, ReleasedText | ReplacementText):
                         self._recorder.timings.mark("first_out")
                     yield output

@@ -99,6 +99,8 @@ _SECTION = re.compile(
     r"|références?|bibliographie|fuentes?|referencias|bibliografía)[*_\s]*[:：]?[*_ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+_SEARCHED_AT_ONCE = 50_000
+"""After about this many characters, other threads can run."""
 _QUOTES = "*_\"“”„'’<>.,; \t"
 _SHORT_LEAD = 3
 
@@ -116,7 +118,11 @@ class FootnoteDefinitions:
             index = _defined(match["text"], names, anywhere=bool(match["colon"]))
             if index is not None or match["colon"]:  # Otherwise, it is a line that begins with a marker.
                 self._define(match, index)
-        section = _SECTION.search(text)
+        section, start = None, 0
+        while section is None and start < len(text):
+            end = text.find("\n", start + _SEARCHED_AT_ONCE)
+            end = len(text) if end < 0 else end
+            section, start = _SECTION.search(text, start, end), end
         if section is not None:
             for match in _NUMBERED.finditer(text, section.end()):
                 if (index := _defined(match["text"], names)) is not None:

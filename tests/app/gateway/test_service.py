@@ -5,6 +5,7 @@ import gzip
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import brotli
@@ -571,3 +572,25 @@ class TestLongReplies:
         at = await bench(said(said_at_length))
         assert "".join(text_of(await at.stream())) == said_at_length
         assert [thread is threading.current_thread() for thread in threads] == [length == 100]
+
+    async def test_other_tasks_run_while_a_long_held_reply_is_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = [0.0]
+        monkeypatch.setattr("judges.concurrency.monotonic", lambda: clock[0])
+        at = await bench(said(f"{TRUE} " * 150), policy(stream_mode="final"))
+        reply = await at.ask(stream=True)
+        assert reply.stream is not None
+        turns: list[int] = []
+        sent = 0
+
+        async def other() -> None:
+            while True:
+                turns.append(sent)
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(other())
+        async for _ in reply.stream:
+            sent += 1
+            clock[0] += 0.001
+        task.cancel()
+        assert sent > 150
+        assert max(after - before for before, after in pairwise(turns)) <= 5

@@ -155,6 +155,12 @@ def test_source_list_defines_the_numbers() -> None:
         assert [index for _, index in cited(text)][:3] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("before", ["Rain.\n" * 40_000, "\n" * 120_000, "word " * 50_000 + "\n"])
+def test_source_list_is_found_at_the_end_of_a_long_text(before: str) -> None:
+    text = f"Five [1].\n{before}\n\n  **Sources:**\n\n1. product-manual.pdf\n"
+    assert cited(text)[0] == ("[1]", 1)
+
+
 def test_link_definitions_are_no_citations() -> None:
     text = "See [the shop][1] and [the manual][2].\n\n[1]: https://shop.example\n[2]: https://example.org/manual\n"
     assert {index for _, index in cited(text)} == {1}
