@@ -92,9 +92,10 @@ class TokenUsage:
 
     def estimate(self, completion_chars: int) -> tuple[int, int]:
         """Estimate the tokens of a reply that ended before the upstream reported any usage."""
+        prompt, completion = (max(1, round(n / _CHARS_PER_TOKEN)) for n in (self._prompt_chars, completion_chars))
         if self.prompt is None:
-            self.prompt = _tokens(self._prompt_chars) + (self._earlier.prompt or 0)
-        self.completion = _tokens(completion_chars) + (self._earlier.completion or 0)
+            self.prompt = prompt + (self._earlier.prompt or 0)
+        self.completion = completion + (self._earlier.completion or 0)
         self._estimated = True
         return self.prompt, self.completion
 
@@ -121,10 +122,6 @@ class TokenUsage:
             estimated=self._estimated,
             regenerations=self._earlier.regenerations,
         )
-
-
-def _tokens(chars: int) -> int:
-    return max(1, round(chars / _CHARS_PER_TOKEN))
 
 
 _LONGEST_TITLE = 200
