@@ -20,7 +20,7 @@ times to answer a request, so with Python's default of 5 ms, a few busy threads 
 """
 
 _EVERY_S: Final = 10.0
-_FEW_BLOCKS: Final = 100_000
+_FEW_BLOCKS: Final = 60_000
 """Up to this many memory blocks more than before, a full collection takes a few milliseconds."""
 _DUE: Final = 10
 """The number of collections of the middle generation after which a full collection is due."""

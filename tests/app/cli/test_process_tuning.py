@@ -38,7 +38,7 @@ async def _collections(monkeypatch: pytest.MonkeyPatch, rounds: Sequence[tuple[i
 
 
 async def test_full_collection_happens_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = [(1_000_000, 3), (1_050_000, 12), (1_050_000, 0), (1_140_000, 10)]
+    rounds = [(1_000_000, 3), (1_050_000, 12), (1_050_000, 0), (1_100_000, 10)]
     assert await _collections(monkeypatch, rounds) == [2, 4]
 
 
