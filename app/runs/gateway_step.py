@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.events.request_record import ChoiceRecord, RequestRecord
+from app.runs.reported_names import hidden
 from app.runs.steps import citation_json, claim_json, contradiction_json, document_json
 from judges.types import ClaimVerdict, Contradiction, Source, Standing
 from policies.replay import ChoiceLog
@@ -37,7 +38,7 @@ def call_data(record: RequestRecord, run_id: str, *, keep_texts: bool, keep_mark
         "found_citations": [citation_json(citation, run_id, keep_text=keep_markers) for citation in citations],
         "inconsistencies": [contradiction_json(found) for choice in choices for found in _contradictions(choice)],
         "sentences": sentences,
-        **_reported(choices),
+        **_reported(choices, keep_markers=keep_markers),
     }
 
 
@@ -98,14 +99,15 @@ def _contradictions(choice: ChoiceLog) -> Sequence[Contradiction]:
     return () if found is None else found.contradictions
 
 
-def _reported(choices: Sequence[ChoiceLog]) -> dict[str, Any]:
+def _reported(choices: Sequence[ChoiceLog], *, keep_markers: bool) -> dict[str, Any]:
     """Return the values that the caller reported with the request, which are the same for every choice."""
     if not choices:
         return {}
     inputs = choices[0].inputs
+    cited = [citation.marker for citation in inputs.citations if _is_from_caller(citation)]
     return {
         "grounding_scores": list(inputs.reported_scores),
-        "citations": [citation.marker for citation in inputs.citations if _is_from_caller(citation)],
+        "citations": cited if keep_markers else [hidden(name) for name in cited],
         "unsupported_claims": list(inputs.reported_unsupported),
         "output_confidence": inputs.output_confidence,
     }

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, RowMapping, insert, literal, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.db.database import Database
 from app.db.tables import policy_versions, run_steps, runs
 from app.events.serialization import plain
 from app.policy_admin.policy_document import PolicyVersion, StoredPolicy
@@ -53,10 +54,14 @@ class RunFilter:
     action: str | None = None
 
 
-async def create(connection: AsyncConnection, run: RunRow, first: RunStep) -> None:
-    """Create a run with its first step."""
-    await connection.execute(insert(runs), {**_columns(run), "run_id": run.run_id, "created_at": run.created_at})
+async def create(database: Database, connection: AsyncConnection, run: RunRow, first: RunStep) -> bool:
+    """Create a run with its first step. Return False if a run with this id exists."""
+    row = {**_columns(run), "run_id": run.run_id, "created_at": run.created_at}
+    created = await connection.execute(database.insert_ignore(runs), row)
+    if not created.rowcount:
+        return False
     await connection.execute(insert(run_steps), _step_row(run.run_id, first))
+    return True
 
 
 async def find(connection: AsyncConnection, run_id: str, *, lock: bool = False) -> RunRow | None:

@@ -1,8 +1,10 @@
 """Checks whether a caller may use a run, and whether the run accepts more steps."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
+from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -34,6 +36,15 @@ class RunCaller:
 ANYONE = RunCaller()
 
 
+def new_run_id(caller: RunCaller) -> str:
+    """Return the id for a new run. It depends only on the gateway key and the ``Idempotency-Key``, so that two workers
+    that receive the same call can't start two runs."""
+    if caller.repeat is None:
+        return f"run_{uuid4().hex}"
+    names = f"{caller.prefix or ''}\0{caller.repeat}"
+    return f"run_{hashlib.blake2b(names.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+
+
 async def find_run(
     connection: AsyncConnection, run_id: str, caller: RunCaller, *, lock: bool = False, param: str = "run_id"
 ) -> RunRow:
@@ -61,11 +72,17 @@ def check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id")
 
 
 async def repeated_step(connection: AsyncConnection, run: RunRow, kind: StepKind, repeat: str | None) -> RunStep | None:
+    """Return the step that the call with this idempotency key has already added to the run, or None."""
     found = None if repeat is None else await repository.step_with_key(connection, run.run_id, repeat)
     if found is not None and found.kind != kind:
-        raise InvalidRequestError(
-            f"Idempotency-Key: {repeat!r:.100} was already used for a different call in this run.",
-            param="Idempotency-Key",
-            status=HTTPStatus.CONFLICT,
-        )
+        raise key_reused(repeat)
     return found
+
+
+def key_reused(repeat: str | None) -> InvalidRequestError:
+    """Build the error for an idempotency key of a different call."""
+    return InvalidRequestError(
+        f"Idempotency-Key: {repeat!r:.100} was already used for a different call.",
+        param="Idempotency-Key",
+        status=HTTPStatus.CONFLICT,
+    )

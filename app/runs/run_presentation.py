@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.runs.reported_names import shown
 from app.runs.repository import RunRow, action_of
 from app.runs.run_service import RunView, StepResult
 from app.runs.steps import RunRecord, RunStep, StepKind
@@ -16,7 +17,7 @@ _RATIO_DIGITS = 4
 def step_to_dict(result: StepResult) -> dict[str, Any]:
     """Build the response to a call: its decisions and the state of the run."""
     outcome = result.outcome
-    shown = {
+    answer = {
         "run_id": result.run.run_id,
         "status": result.run.status,
         "action": outcome.action.value,
@@ -28,8 +29,8 @@ def step_to_dict(result: StepResult) -> dict[str, Any]:
         "request_id": result.request_id,
     }
     if result.step == 0:
-        shown |= {"agent": result.run.agent, "model": result.run.model, "policies": _policies(result.policies)}
-    return shown
+        answer |= {"agent": result.run.agent, "model": result.run.model, "policies": _policies(result.policies)}
+    return answer
 
 
 def run_row_to_dict(run: RunRow) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def run_row_to_dict(run: RunRow) -> dict[str, Any]:
 
 def run_trace_to_dict(view: RunView) -> dict[str, Any]:
     """Build the JSON for a run that an operator sees, which includes all steps."""
+    chunks = RunRecord.of(view.steps).chunks
     steps = [
         {
             "step": step.seq,
@@ -58,11 +60,16 @@ def run_trace_to_dict(view: RunView) -> dict[str, Any]:
             "request_id": step.data.get("request_id"),
             "action": action_of(step.decisions),
             "decisions": list(step.decisions),
-            "data": {name: value for name, value in step.data.items() if name != "request_id"},
+            "data": _data(step, chunks),
         }
         for step in view.steps
     ]
     return {**run_to_dict(view), "key_prefix": view.run.key_prefix, "steps": steps}
+
+
+def _data(step: RunStep, chunks: Sequence[Chunk]) -> dict[str, Any]:
+    data = {name: value for name, value in step.data.items() if name != "request_id"}
+    return {**data, "citations": shown(data["citations"], chunks)} if "citations" in data else data
 
 
 def run_to_dict(view: RunView) -> dict[str, Any]:
@@ -83,7 +90,7 @@ def run_to_dict(view: RunView) -> dict[str, Any]:
         "recorded": dict(view.run.counts),
         "documents": [_document(chunk) for chunk in record.chunks],
         "grounding_scores": list(record.scores),
-        "citations": list(dict.fromkeys(record.cited)),
+        "citations": list(dict.fromkeys(shown(record.cited, record.chunks))),
         "unsupported_claims": list(record.unsupported),
         "output_confidence": record.output_confidence,
         "trust_score": _ratio(record.trust_score),
@@ -101,8 +108,8 @@ def _policies(policies: Sequence[Policy]) -> list[dict[str, Any]]:
 
 
 def _document(chunk: Chunk) -> dict[str, Any]:
-    shown = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
-    return {name: getattr(chunk, name) for name in shown}
+    fields = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
+    return {name: getattr(chunk, name) for name in fields}
 
 
 def _decision(decision: Mapping[str, Any], step: RunStep) -> dict[str, Any]:

@@ -11,23 +11,24 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
-from uuid import uuid4
 
+import anyio
 import orjson
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.auth import GatewayKey
 from app.db.database import Database, DatabaseUnavailableError
-from app.errors import InvalidRequestError, RunError
-from app.events.recorder import RequestRecorder
+from app.errors import EventLostError, InvalidRequestError, RunError
 from app.events.records import EventLog, RecordedRequest
-from app.events.redaction import stored, stored_decisions
-from app.events.request_record import RequestRecord, RetrievalOutcome
+from app.events.redaction import stored
+from app.events.request_record import RequestRecord
+from app.events.serialization import plain
 from app.runs import repository
 from app.runs.decisions import StepOutcome, decide_completion, decide_document, decide_scores, decide_start
 from app.runs.gateway_step import call_data
 from app.runs.pinned_policies import PinnedPolicies, PolicyVersions
+from app.runs.reported_names import hidden
 from app.runs.repository import COMPLETED, OPEN, RunRow
 from app.runs.result_score import Score, score_result, wants_texts
 from app.runs.run_access import (
@@ -36,15 +37,18 @@ from app.runs.run_access import (
     RunCaller,
     check_open,
     find_run,
+    key_reused,
+    new_run_id,
     repeated_step,
 )
+from app.runs.step_log import StepLog, stored_json
 from app.runs.steps import RunRecord, RunStep, StepKind, document_json, texts_of, with_texts
 from app.settings import Settings, StoreText
 from judges.concurrency import run as run_work
-from judges.llm_types import LlmScore, ScoreRequest
+from judges.llm_types import LlmCall, LlmScore, ScoreRequest
 from judges.types import Chunk, Claim
-from policies.policy_selection import PolicyEngine, PolicySet, decision_to_dict
-from policies.types import Aliases, Decision, Policy
+from policies.policy_selection import PolicyEngine, PolicySet
+from policies.types import Aliases, Policy
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -75,12 +79,14 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StepInput:
-    """The input for a step: its data, the number of items that it adds, and the function that decides on it."""
+    """The input for a step: its data, the number of items that it adds, the function that decides on it, and the LLM
+    calls that were made for it."""
 
     data: Mapping[str, Any]
     decide: Callable[[PolicySet], StepOutcome]
     counts: Mapping[str, int] = field(default_factory=dict)
     document: Chunk | None = None
+    calls: Sequence[LlmCall] = ()
 
 
 _ReadInput = Callable[[RunRow, Sequence[RunStep], PolicySet], _StepInput]
@@ -113,6 +119,10 @@ class RunService:
     score: Score = _no_llm
     names_of: Callable[[str | None], Aliases] = _only_itself
     _versions: PolicyVersions = field(default_factory=PolicyVersions)
+    _step_log: StepLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._step_log = StepLog(events=self.events, observers=self.observers, store_text=self.settings.store_text)
 
     async def start(self, *, agent: str | None, model: str | None = None, caller: RunCaller = ANYONE) -> StepResult:
         """Start a run of ``agent``. If ``model`` is given, policies that are scoped to this model also apply to the
@@ -121,9 +131,9 @@ class RunService:
         names = None if caller.key is None else caller.key.names
         pinned = PinnedPolicies.at_start(self.engine().enabled, agent=agent, key=names)
         run = RunRow(
-            run_id=f"run_{uuid4().hex}",
-            agent=agent,
-            model=model,
+            run_id=new_run_id(caller),
+            agent=plain(agent),
+            model=plain(model),
             key=names,
             key_prefix=caller.prefix,
             status=OPEN,
@@ -134,7 +144,7 @@ class RunService:
             created_at=now,
             updated_at=now,
         )
-        recorder = self._recorder(run, StepKind.START, now)
+        recorder = self._step_log.recorder(run, StepKind.START, now)
         policies = pinned.in_scope(run, model=self.names_of(run.model))
         outcome = decide_start(policies)
         first = RunStep(
@@ -142,13 +152,29 @@ class RunService:
             ts=now,
             kind=StepKind.START,
             data={"request_id": recorder.request_id},
-            decisions=_redacted_json(recorder, outcome.made),
+            decisions=stored_json(outcome.made, self.settings.store_text),
+            key=caller.repeat,
         )
         run = replace(run, action=outcome.action.value)
         async with self.database.write() as connection:
-            await repository.create(connection, run, first)
-        await self._log(recorder, outcome, decide_start(PolicySet(policies.shadow)))
+            if not await repository.create(self.database, connection, run, first):
+                return await self._repeated_start(connection, run, caller)
+        await self._step_log.append(recorder, outcome, decide_start(PolicySet(policies.shadow)))
         return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=0, request_id=recorder.request_id)
+
+    async def _repeated_start(self, connection: AsyncConnection, asked: RunRow, caller: RunCaller) -> StepResult:
+        """Return the result of the call that started the run, for a call with the same idempotency key."""
+        run = await find_run(connection, asked.run_id, caller)
+        earlier = await repeated_step(connection, run, StepKind.START, caller.repeat)
+        if earlier is None or (run.agent, run.model) != (asked.agent, asked.model):
+            raise key_reused(caller.repeat)
+        pinned = await self._versions.of(connection, run)
+        return self._repetition(run, pinned, earlier)
+
+    def _repetition(self, run: RunRow, pinned: PinnedPolicies, earlier: RunStep) -> StepResult:
+        joined = pinned.joined(self.engine().enabled, agent=run.agent, key=run.key)
+        outcome = StepOutcome.of(earlier.decisions, joined.policies)
+        return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=earlier.seq, request_id=None)
 
     async def record_document(self, run_id: str, chunk: Chunk, *, caller: RunCaller = ANYONE) -> StepResult:
         """Record a retrieved document, whatever the policies decide."""
@@ -169,10 +195,12 @@ class RunService:
         self, run_id: str, reported: Mapping[str, Any], *, caller: RunCaller = ANYONE
     ) -> StepResult:
         """Record reported scores, citations, unsupported claims and confidence."""
+        full = self.settings.store_text is StoreText.FULL
+        kept = reported if full else {**reported, "citations": [hidden(name) for name in reported["citations"]]}
 
         def read(_run: RunRow, _steps: Sequence[RunStep], _policies: PolicySet) -> _StepInput:
             return _StepInput(
-                data=reported,
+                data=kept,
                 decide=lambda policies: decide_scores(policies, reported["grounding_scores"]),
                 counts={name: len(reported[name]) for name in ("grounding_scores", "citations", "unsupported_claims")},
             )
@@ -183,27 +211,40 @@ class RunService:
         """Complete the run, and make the decisions that require the complete run. An LLM scores the result if a policy
         requires it.
         """
-        scores = await self._score_result(run_id, result, caller)
+        scored, scores = await self._score_result(run_id, result, caller)
+        calls = [call for score in scores for call in score.calls]
         text = None if result is None else orjson.dumps(result, option=orjson.OPT_SORT_KEYS).decode()
         kept = result if self.settings.store_text is StoreText.FULL else stored(text, self.settings.store_text)
 
         def read(_run: RunRow, steps: Sequence[RunStep], _policies: PolicySet) -> _StepInput:
             record = RunRecord.of(steps)
             return _StepInput(
-                data={"result": kept}, decide=lambda policies: decide_completion(policies, record, scores)
+                data={"result": kept}, decide=lambda policies: decide_completion(policies, record, scores), calls=calls
             )
 
-        return await self._add_step(run_id, StepKind.COMPLETE, read, caller)
+        logged = False
+        try:
+            completed = await self._add_step(run_id, StepKind.COMPLETE, read, caller)
+            logged = completed.request_id is not None
+        except EventLostError:
+            logged = True
+            raise
+        finally:
+            if calls and not logged:
+                with anyio.CancelScope(shield=True):
+                    await self._step_log.append_unused(scored, calls)
+        return completed
 
-    async def _score_result(self, run_id: str, result: Any, caller: RunCaller) -> Sequence[LlmScore]:
-        """Return the scores of the result that the run's policies require. No transaction is open during LLM calls."""
+    async def _score_result(self, run_id: str, result: Any, caller: RunCaller) -> tuple[RunRow, Sequence[LlmScore]]:
+        """Return the run, and the scores of the result that its policies require. No transaction is open during LLM
+        calls."""
         async with self.database.read() as connection:
             run = await find_run(connection, run_id, caller)
             policies = (await self._policies_of(connection, run)).in_scope(run, model=self.names_of(run.model))
             if run.status != OPEN or not wants_texts(policies):
-                return ()
+                return run, ()
             steps = await repository.steps(connection, run_id)
-        return await score_result(policies, RunRecord.of(steps), result, self.score)
+        return run, await score_result(policies, RunRecord.of(steps), result, self.score)
 
     async def get(self, run_id: str, *, caller: RunCaller = ANYONE) -> RunView:
         """Return a run with everything recorded in it."""
@@ -239,7 +280,7 @@ class RunService:
 
     async def add_call(self, run_id: str, record: RequestRecord) -> None:
         """Record a finished gateway request that joined the run."""
-        decisions = [decision_to_dict(decision) for decision in stored_decisions(record.decisions, record.store_text)]
+        decisions = stored_json(record.decisions, record.store_text)
         full = self.settings.store_text is StoreText.FULL
         async with self.database.write() as connection:
             run = await repository.find(connection, run_id, lock=True)
@@ -268,12 +309,11 @@ class RunService:
         async with self.database.write() as connection:
             run = await find_run(connection, run_id, caller, lock=True)
             pinned = await self._versions.of(connection, run)
-            joined = pinned.joined(self.engine().enabled, agent=run.agent, key=run.key)
             if (earlier := await repeated_step(connection, run, kind, caller.repeat)) is not None:
-                outcome = StepOutcome.of(earlier.decisions, joined.policies)
-                return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=earlier.seq, request_id=None)
+                return self._repetition(run, pinned, earlier)
             self._check_accepts(run, kind)
             steps = await repository.steps(connection, run_id) if ends else ()
+            joined = pinned.joined(self.engine().enabled, agent=run.agent, key=run.key)
             policies = joined.in_scope(run, model=self.names_of(run.model))
             given = read(run, steps, policies)
             # Searching a text for instructions can take long.
@@ -281,15 +321,16 @@ class RunService:
                 await run_work(not each.document_needs.reads_texts, given.decide, each)
                 for each in (policies, PolicySet(policies.shadow))
             ]
-            recorder = self._recorder(run, kind, now)
-            made = _redacted_json(recorder, outcome.made)
+            recorder = self._step_log.recorder(run, kind, now)
+            made = stored_json(outcome.made, self.settings.store_text)
             data = {**given.data, "request_id": recorder.request_id}
             step = RunStep(seq=run.version + 1, ts=now, kind=kind, data=data, decisions=made, key=caller.repeat)
             counts = {name: count + given.counts.get(name, 0) for name, count in run.counts.items()}
             status = COMPLETED if ends else OPEN
             run = await repository.append(connection, run, step, size=_size(step), counts=counts, status=status)
             await self._forget_texts(connection, run_id, steps)
-        await self._log(recorder, outcome, shadow, documents=() if given.document is None else (given.document,))
+        documents = () if given.document is None else (given.document,)
+        await self._step_log.append(recorder, outcome, shadow, documents=documents, calls=given.calls)
         return StepResult(
             run=run, policies=pinned.policies, outcome=outcome, step=step.seq, request_id=recorder.request_id
         )
@@ -313,30 +354,6 @@ class RunService:
             if texts_of(step.data):
                 less = with_texts(step.data, lambda text: stored(text, self.settings.store_text))
                 await repository.replace_data(connection, run_id, replace(step, data=less))
-
-    def _recorder(self, run: RunRow, kind: StepKind, now: datetime) -> RequestRecorder:
-        return RequestRecorder(
-            api=f"runs.{kind}",
-            store_text=self.settings.store_text,
-            ts=now,
-            model=run.model,
-            agent=run.agent,
-            run_id=run.run_id,
-            key_prefix=run.key_prefix,
-        )
-
-    async def _log(
-        self, recorder: RequestRecorder, outcome: StepOutcome, shadow: StepOutcome, *, documents: Sequence[Chunk] = ()
-    ) -> None:
-        """Log the step's event. ``shadow`` holds the decisions of shadow policies."""
-        recorder.retrieval = RetrievalOutcome(chunks=documents, decisions=outcome.made)
-        if outcome.blocked_by is not None:
-            recorder.block()
-        record = recorder.record()
-        event = replace(record.event(), shadow=stored_decisions(shadow.made, record.store_text))
-        await self.events.append(event)
-        for observer in self.observers:
-            observer(event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,10 +384,6 @@ class JoinedRun:
         except (DatabaseUnavailableError, RunError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             _log.error("run_call_lost", run_id=self.run_id, request_id=record.info.request_id, error=reason)
-
-
-def _redacted_json(recorder: RequestRecorder, decisions: Sequence[Decision]) -> list[dict[str, Any]]:
-    return [decision_to_dict(each) for each in stored_decisions(decisions, recorder.store_text)]
 
 
 def _size(step: RunStep) -> int:

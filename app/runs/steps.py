@@ -8,9 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from app.runs.reported_names import citations_of, hidden
 from judges.llm_types import LlmScore
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Contradiction, Label, LocatedStatement, Source, Span
-from policies.citations.extraction import reported_citations
 from policies.reason_texts import redacted_marker
 from policies.types import Citation, PolicyInputs
 
@@ -42,9 +42,10 @@ class RunStep:
 class RunRecord:
     """Everything recorded in a run. The order of reports doesn't affect decisions.
 
-    ``cited`` contains the source names that the caller reported. ``citations`` contains the citations found in the
-    replies of the run. ``stated`` contains all claims in the replies, judged or not, and ``contradictions`` the
-    contradictions between them. ``output_confidence`` is the lowest value reported, so a later report cannot raise it.
+    ``cited`` contains the source names that the caller reported, which are hidden unless texts are stored in full.
+    ``citations`` contains the citations found in the replies of the run. ``stated`` contains all claims in the replies,
+    judged or not, and ``contradictions`` the contradictions between them. ``output_confidence`` is the lowest value
+    reported, so a later report cannot raise it.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -91,7 +92,7 @@ class RunRecord:
             chunks=self.chunks,
             strippable=False,
             claims=self.claims,
-            citations=(*self.citations, *reported_citations(self.cited, self.chunks)),
+            citations=(*self.citations, *citations_of(self.cited, self.chunks)),
             reported_scores=self.scores,
             reported_unsupported=self.unsupported,
             output_confidence=self.output_confidence,
@@ -156,7 +157,8 @@ def contradiction_json(found: Contradiction) -> dict[str, Any]:
 
 
 def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
-    """Return the ``data`` of a step with ``change`` applied to every text that the model or the caller wrote."""
+    """Return the ``data`` of a step with ``change`` applied to every text that the model or the caller wrote. The names
+    in reported citations are hidden, so that they still count."""
     changed = dict(data)
     if "document" in data:
         changed["document"] = _with_text(data["document"], change)
@@ -164,6 +166,8 @@ def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> 
         changed["documents"] = [_with_text(document, change) for document in data["documents"]]
     if "statements" in data:
         changed["statements"] = [{**said, "text": change(said["text"]) or ""} for said in data["statements"]]
+    if "citations" in data:
+        changed["citations"] = [hidden(name) for name in data["citations"]]
     if "unsupported_claims" in data:
         changed["unsupported_claims"] = [change(text) or "" for text in data["unsupported_claims"]]
     if "claims" in data:
@@ -181,6 +185,7 @@ def texts_of(data: Mapping[str, Any]) -> list[str]:
     return [
         *(document["text"] for document in documents if "text" in document),
         *(said["text"] for said in data.get("statements", ())),
+        *(name for name in data.get("citations", ()) if hidden(name) != name),
         *data.get("unsupported_claims", ()),
         *(claim["text"] for claim in data.get("claims", ())),
         *(text for found in data.get("inconsistencies", ()) for text in found["texts"]),

@@ -74,12 +74,11 @@ class DocumentNames:
     def get(self, name: str) -> int | None:
         """Return the index of the document named ``name``. The name matches exactly, or if case, a trailing slash or a
         URL fragment is ignored."""
-        if (index := self._ids.get(name)) is not None:
-            return index
-        folded = _fold(name)
-        if (index := self._folded.get(folded)) is not None:
-            return index
-        return self._folded.get(_fold(folded.partition("#")[0])) if "://" in folded else None
+        exact, folded, page = lookup_forms(name)
+        for table, form in ((self._ids, exact), (self._folded, folded), (self._folded, page)):
+            if (index := table.get(form)) is not None:
+                return index
+        return None
 
     def is_name(self, name: str) -> bool:
         """Return whether a document has exactly this name, ignoring case and a trailing slash."""
@@ -156,6 +155,13 @@ class DocumentNames:
                 if found and _matches_at(text, name.text, span) and (best is None or span.end > best[1].end):
                     best = (name.index, span)
         return best
+
+
+def lookup_forms(name: str) -> tuple[str, str, str]:
+    """Return the forms in which a name is looked up, in this order: the name itself, which may be an id; without
+    differences of case; and, for a URL, without its fragment."""
+    folded = _fold(name)
+    return name, folded, _fold(folded.partition("#")[0]) if "://" in folded else folded
 
 
 def _fold(name: str) -> str:

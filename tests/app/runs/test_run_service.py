@@ -2,23 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
 
+from app.auth import GatewayKey
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import policy_versions
 from app.db.tables import runs as runs_table
-from app.errors import RunError
+from app.errors import InvalidRequestError, RunError
 from app.events.recorder import RequestRecorder
 from app.policy_admin.policy_document import parse_document
 from app.policy_admin.policy_store import PolicyStore
+from app.runs.run_access import RunCaller
+from app.runs.run_queries import RunQueries
 from app.runs.run_service import RunService
-from app.settings import Settings
+from app.settings import Settings, StoreText
+from judges.llm_types import LlmCall, LlmScore, ScoreRequest
 from judges.types import Chunk
 from tests.support.gateways.in_process_gateway import Events
 
@@ -79,11 +83,11 @@ async def test_concurrent_workers_lose_no_step(open_worker: Callable[[], Any]) -
         async with asyncio.TaskGroup() as group:
             for number in range(12):
                 runs = (first, second)[number % 2].runs
-                group.create_task(runs.record_grounding(run_id, report(f"source {number}")))
+                group.create_task(runs.record_grounding(run_id, report(f"[{number}]")))
         view = await second.runs.get(run_id)
     assert [step.seq for step in view.steps] == list(range(13))
     cited = sorted(name for step in view.steps for name in step.data.get("citations", ()))
-    assert cited == sorted(f"source {number}" for number in range(12))
+    assert cited == sorted(f"[{number}]" for number in range(12))
 
 
 async def test_only_one_of_two_concurrent_completions_wins(open_worker: Callable[[], Any]) -> None:
@@ -94,6 +98,110 @@ async def test_only_one_of_two_concurrent_completions_wins(open_worker: Callable
         )
     (error,) = [end for end in ends if isinstance(end, RunError)]
     assert (error.status, error.code) == (409, "run_completed")
+
+
+async def test_repeated_start_starts_one_run(open_worker: Callable[[], Any]) -> None:
+    caller = RunCaller(repeat="call-1")
+    async with open_worker() as first, open_worker() as second:
+        await make_policy(first, "grounding", min_citations=2)
+        await second.policies.refresh()
+        starts = await asyncio.gather(*(each.runs.start(agent="a", caller=caller) for each in (first, second) * 3))
+        await second.runs.record_grounding(starts[0].run.run_id, report("x"))
+        last = await second.runs.start(agent="a", caller=caller)
+        logged = [*first.events.written, *second.events.written]
+    assert len({start.run.run_id for start in (*starts, last)}) == 1
+    assert sorted(start.request_id is None for start in starts) == [False] + [True] * 5
+    assert [event.request.api for event in logged] == ["runs.start", "runs.grounding"]
+    assert (last.step, last.request_id, last.run.counts["citations"]) == (0, None, 1)
+    assert [policy.name for policy in last.policies] == ["grounding"]
+
+
+async def test_key_of_a_start_belongs_to_one_gateway_key_agent_and_model(open_worker: Callable[[], Any]) -> None:
+    keys = [GatewayKey(id=name, name=name, prefix=f"gl-{name * 8}", digest=b"") for name in "ab"]
+    async with open_worker() as worker:
+        callers = [RunCaller(repeat="call-1"), *(RunCaller(key=key, repeat="call-1") for key in keys)]
+        runs = [(await worker.runs.start(agent="x", model="m", caller=caller)).run.run_id for caller in callers]
+        for agent, model in (("y", "m"), ("x", None)):
+            with pytest.raises(InvalidRequestError, match="already used for a different call") as raised:
+                await worker.runs.start(agent=agent, model=model, caller=callers[0])
+            assert (raised.value.status, raised.value.param) == (409, "Idempotency-Key")
+    assert len(set(runs)) == 3
+
+
+@pytest.mark.parametrize("how", [StoreText.HASH, StoreText.NONE])
+async def test_reported_citations_are_stored_without_their_text(open_worker: Callable[[], Any], how: StoreText) -> None:
+    async with open_worker() as worker:
+        runs = replace(worker.runs, settings=Settings(_env_file=None, store_text=how))
+        await make_policy(worker, "grounding", min_citations=2, action_on_violation="block")
+        run_id = (await runs.start(agent=None)).run.run_id
+        for name in ("Drink bleach daily", "MANUAL.pdf", "manual.pdf"):
+            await runs.record_grounding(run_id, report(name))
+        await runs.record_document(run_id, document(source="manual.pdf"))
+        open_view = await runs.get(run_id)
+        end = await runs.complete(run_id, None)
+        seen = [open_view, await runs.get(run_id), await RunQueries(worker.database).view(run_id, how)]
+    assert not any("bleach" in str(step.data) for view in seen for step in view.steps)
+    (decision,) = end.outcome.decisions
+    assert (decision["action"], decision["metadata"]["citation_count"]) == ("allow", 2)
+
+
+async def test_citations_stored_in_full_are_hidden_when_the_run_is_completed(open_worker: Callable[[], Any]) -> None:
+    """The setting may change while the run is open."""
+    async with open_worker() as worker:
+        full = replace(worker.runs, settings=Settings(_env_file=None, store_text=StoreText.FULL))
+        run_id = (await full.start(agent=None)).run.run_id
+        await full.record_grounding(run_id, report("Drink bleach daily"))
+        runs = replace(worker.runs, settings=Settings(_env_file=None, store_text=StoreText.HASH))
+        seen = [await RunQueries(worker.database).view(run_id, StoreText.HASH)]
+        await runs.complete(run_id, None)
+        seen.append(await runs.get(run_id))
+    assert not any("bleach" in str(step.data) for view in seen for step in view.steps)
+
+
+CALL = LlmCall(mode="score", model="m", outcome="ok", prompt_tokens=400, completion_tokens=20, cost_usd=0.42)
+
+
+async def scored_run(worker: Worker, score: Callable[..., Any]) -> tuple[RunService, str]:
+    """Start a run whose result an LLM scores, with a document."""
+    rules = {"llm_grounding_check": True, "llm_grounding_model": "m", "min_citations": 0}
+    await make_policy(worker, "grounding", **rules)
+    runs = replace(worker.runs, score=score)
+    run_id = (await runs.start(agent=None)).run.run_id
+    await runs.record_document(run_id, document(text="The lamp runs for 24 hours."))
+    worker.events.written.clear()
+    return runs, run_id
+
+
+async def test_calls_for_the_score_of_a_result_are_in_its_event(open_worker: Callable[[], Any]) -> None:
+    async def score(request: ScoreRequest, _text: str, _documents: Any) -> LlmScore:
+        return LlmScore(request=request, score=0.9, calls=(CALL, CALL))
+
+    async with open_worker() as worker:
+        runs, run_id = await scored_run(worker, score)
+        await runs.complete(run_id, "It runs for 24 hours.")
+        (event,) = worker.events.written
+    assert event.request.status == "completed"
+    used = event.request.extra["llm"]
+    assert (used["calls"], used["prompt_tokens"], used["cost_usd"]) == (2, 800, 0.84)
+
+
+@pytest.mark.parametrize("repeat", [None, "end"])
+async def test_calls_for_a_result_that_is_not_recorded_are_logged(
+    open_worker: Callable[[], Any], repeat: str | None
+) -> None:
+    """Another call completes the run while the LLM scores the result."""
+    async with open_worker() as worker:
+
+        async def score(request: ScoreRequest, _text: str, _documents: Any) -> LlmScore:
+            await worker.runs.complete(run_id, None, caller=RunCaller(repeat=repeat))
+            return LlmScore(request=request, score=0.9, calls=(CALL,))
+
+        runs, run_id = await scored_run(worker, score)
+        with nullcontext() if repeat else pytest.raises(RunError, match="is complete"):
+            await runs.complete(run_id, "It runs for 24 hours.", caller=RunCaller(repeat=repeat))
+        completed, unused = worker.events.written
+    assert (completed.request.status, completed.request.extra.get("llm")) == ("completed", None)
+    assert (unused.request.status, unused.request.extra["llm"]["cost_usd"]) == ("failed", 0.42)
 
 
 async def test_surplus_document_is_found_across_workers(
@@ -146,8 +254,9 @@ async def test_steps_are_deleted_with_their_run(open_worker: Callable[[], Any]) 
 
 async def test_characters_that_databases_reject_do_not_lose_the_step(open_worker: Callable[[], Any]) -> None:
     async with open_worker() as worker:
-        run_id = (await worker.runs.start(agent="a\0", model="m\0")).run.run_id
-        await worker.runs.record_grounding(run_id, report("a\0b"))
+        runs = replace(worker.runs, settings=Settings(_env_file=None, store_text=StoreText.FULL))
+        run_id = (await runs.start(agent="a\0", model="m\0")).run.run_id
+        await runs.record_grounding(run_id, report("a\0b"))
         await worker.runs.record_document(run_id, document(source="c\0d", relevance_score=0.9))
         view = await worker.runs.get(run_id)
     assert view.steps[1].data["citations"] == ["a\N{REPLACEMENT CHARACTER}b"]

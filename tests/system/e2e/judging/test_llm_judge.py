@@ -178,9 +178,12 @@ def test_result_of_a_run_is_scored_against_its_documents(
         run.retrieved(text=LEAVE, source="hr.pdf", relevance_score=0.9)
         (reported,) = run.grounded(citations=["hr.pdf"])["decisions"]
         assert judge.asked == []
-        (decision,) = run.complete(result)["decisions"]
+        completed = run.complete(result)
+        (decision,) = completed["decisions"]
         assert LEAVE not in str(run.view()["documents"])
+        logged = gateway.trace(completed["request_id"]).request["llm"]
     assert len(judge.asked) == 1
+    assert (logged["calls"], logged["cost_usd"]) == (1, 0.00032)
     assert (decision["phase"], decision["action"]) == ("after_workflow", action)
     assert (decision["metadata"]["llm"]["score"], decision["metadata"]["llm"]["calls"]) == (score, 1)
     if phase == "after_workflow":

@@ -200,6 +200,17 @@ def test_call_repeated_with_its_key_is_recorded_once(gateway: Gateway) -> None:
     assert (ends[1]["status"], ends[1]["step"]) == ("completed", 3)
 
 
+def test_repeated_start_returns_the_same_run(gateway: Gateway) -> None:
+    key = {"Idempotency-Key": "start-1"}
+    with Run(gateway, None) as other:
+        answers = [other.post("/runs", {"agent": "a"}, status=201, headers=key) for _ in range(2)]
+        error = other.post("/runs", {"agent": "b"}, status=409, headers=key)["error"]
+    first, second = answers
+    assert second == {**first, "request_id": None}
+    assert first["request_id"] is not None
+    assert error["param"] == "Idempotency-Key"
+
+
 def test_idempotency_key_is_for_one_kind_of_call(gateway: Gateway) -> None:
     key = {"Idempotency-Key": "call-1"}
     with Run(gateway, None) as run:
