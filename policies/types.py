@@ -139,6 +139,10 @@ class Citation:
     """True if the caller reports the citation. It then counts whether or not it matches a document in the request."""
 
 
+INVISIBLE = "invisible"
+"""The kind of unjudged text that consists of invisible characters."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnjudgedText:
     """Text of the reply that is neither judged nor harmless. ``kind`` says why, as in ``judges.types.Part.kind``.

@@ -4,7 +4,9 @@ import os
 import re
 import sys
 from collections import Counter, deque
+from collections.abc import Callable
 from datetime import UTC, datetime
+from math import ceil
 from time import perf_counter, time_ns
 
 from msgspec.structs import replace
@@ -75,12 +77,17 @@ class Timings:
 
 
 class TokenUsage:
-    """Counts a request's tokens over all of its upstream calls."""
+    """Counts a request's tokens over all of its upstream calls. Tokens that no upstream reports are estimated.
 
-    def __init__(self, prompt_chars: int) -> None:
+    ``prompt_chars`` returns the number of characters sent to the upstream. It is None if the upstream wasn't called or
+    rejected the call, which costs no tokens. ``received`` is the number of characters that the current call generated.
+    """
+
+    def __init__(self) -> None:
         self.prompt: int | None = None
         self.completion: int | None = None
-        self._prompt_chars = prompt_chars
+        self.prompt_chars: Callable[[], int] | None = None
+        self.received = 0
         self._estimated = False
         self._earlier = TokenCounts(prompt=0, completion=0)
 
@@ -90,20 +97,19 @@ class TokenUsage:
         self.completion = None if completion is None else completion + (self._earlier.completion or 0)
         self._estimated = self._earlier.estimated
 
-    def estimate(self, completion_chars: int) -> tuple[int, int]:
-        """Estimate the tokens of a reply that ended before the upstream reported any usage."""
-        prompt, completion = (max(1, round(n / _CHARS_PER_TOKEN)) for n in (self._prompt_chars, completion_chars))
+    def estimate(self) -> None:
+        """Estimate the tokens of the current call that the upstream didn't report."""
+        if self.prompt_chars is None or (self.prompt is not None and self.completion is not None):
+            return
         if self.prompt is None:
-            self.prompt = prompt + (self._earlier.prompt or 0)
-        self.completion = completion + (self._earlier.completion or 0)
+            self.prompt = ceil(self.prompt_chars() / _CHARS_PER_TOKEN) + (self._earlier.prompt or 0)
+        if self.completion is None:
+            self.completion = ceil(self.received / _CHARS_PER_TOKEN) + (self._earlier.completion or 0)
         self._estimated = True
-        return self.prompt, self.completion
 
-    def begin_next_call(self, completion_chars: int) -> tuple[int, int]:
-        """Begin another call. Return the tokens of the previous call. They are estimated if the call ended before the
-        upstream reported them."""
-        if self.prompt is None or self.completion is None:
-            self.estimate(completion_chars)
+    def begin_next_call(self) -> tuple[int, int]:
+        """Begin another call. Return the tokens of the previous call."""
+        self.estimate()
         earlier = self._earlier
         prompt, completion = self.prompt or 0, self.completion or 0
         self._earlier = TokenCounts(
@@ -113,9 +119,11 @@ class TokenUsage:
             regenerations=earlier.regenerations + 1,
         )
         self.prompt = self.completion = None
+        self.received = 0
         return prompt - (earlier.prompt or 0), completion - (earlier.completion or 0)
 
     def counts(self) -> TokenCounts:
+        self.estimate()
         return TokenCounts(
             prompt=self.prompt,
             completion=self.completion,
@@ -173,7 +181,7 @@ class RequestRecorder:
         self.judging: JudgeOptions | None = None
         self.retrieval = RetrievalOutcome()
         self.reply = ReplyOutcome()
-        self.usage = TokenUsage(len(prompt))
+        self.usage = TokenUsage()
         self.sent_model: str | None = None
         self.dropped: Counter[str] = Counter()
         self.status = "completed"

@@ -238,7 +238,12 @@ class Gateway:
             body = empty_reply(retrieval.forwarded.adapter.api, model=parsed.model, choices=parsed.choices or 1)
             return httpx.Response(200, headers={"content-type": "application/json"}, stream=OneBody(body))
         recorder.timings.mark("upstream_asked")
-        sent = await self.upstream.send(upstream_request(retrieval.forwarded, retrieval.kept))
+        request = upstream_request(retrieval.forwarded, retrieval.kept, usage=recorder.usage)
+        try:
+            sent = await self.upstream.send(request)
+        except UpstreamConnectError:
+            recorder.usage.prompt_chars = None
+            raise
         scope.hold(sent.response)
         recorder.timings.mark("upstream_answered")
         recorder.sent_model = sent.model
@@ -250,6 +255,7 @@ class Gateway:
         """Forward an error that the upstream returned. The client receives its status and body. Under a grounding
         policy, it receives only the known error fields of the body.
         """
+        scope.recorder.usage.prompt_chars = None
         body = await self._read(response, scope)
         status = response.status_code
         headers = _headers(response, scope)

@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import httpx
 import orjson
 
 from app.errors import UpstreamConnectError
+from app.events.recorder import TokenUsage
 from app.gateway.request_lifetime import RequestLifetime
 from app.gateway.retrieval import Retrieval
 from app.gateway.types import GatewayRequest, ResumableAdapter
+from app.protocols.common.known_fields import text_length
 from app.protocols.common.stream_events import Continuation
 from app.reply.reader_output import Mode
 from app.reply.regeneration import FurtherReply, Regeneration
@@ -19,10 +22,14 @@ from judges.types import Chunk
 
 
 def upstream_request(
-    request: GatewayRequest, kept: Sequence[Chunk], continuation: Continuation | None = None
+    request: GatewayRequest,
+    kept: Sequence[Chunk],
+    continuation: Continuation | None = None,
+    *,
+    usage: TokenUsage | None = None,
 ) -> UpstreamRequest:
     """Build the upstream request with the ``kept`` documents. With ``continuation``, the request asks to continue the
-    reply."""
+    reply. When the request is sent, ``usage`` gets the length of the prompt."""
     return UpstreamRequest(
         method="POST",
         path=request.adapter.path,
@@ -30,14 +37,14 @@ def upstream_request(
         headers=request.headers,
         # A compressor may hold back parts of a stream.
         accept_encoding="identity" if request.parsed.stream else "gzip, deflate",
-        content=_content(request, kept, continuation),
+        content=_content(request, kept, continuation, usage),
         model=request.parsed.model,
         repeatable=True,
     )
 
 
 def _content(
-    request: GatewayRequest, kept: Sequence[Chunk], continuation: Continuation | None
+    request: GatewayRequest, kept: Sequence[Chunk], continuation: Continuation | None, usage: TokenUsage | None
 ) -> Callable[[BodyFormat], bytes]:
     """Build the body to send upstream. These are the client's bytes if nothing has to change."""
     parsed, adapter = request.parsed, request.adapter
@@ -52,9 +59,12 @@ def _content(
         # If the gateway writes the documents into the prompt, it leaves out those that were dropped.
         if form.documents and parsed.documents is not None and parsed.options.inject == "none":
             changes["documents"] = parsed.documents
+        sent = {**body, **changes}
+        if usage is not None:
+            usage.prompt_chars = partial(text_length, sent)
         if parsed.raw is not None and body is parsed.body and not changes:
             return parsed.raw
-        return _encode_body({**body, **changes})
+        return _encode_body(sent)
 
     return content
 

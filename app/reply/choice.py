@@ -30,10 +30,8 @@ from judges.types import Chunk, ClaimVerdict, Label, Sentence, SentenceVerdict, 
 from policies.citations.extraction import SpanIndex
 from policies.grounding.sentence_checks import unjudged_texts
 from policies.policy_selection import ReplyEvaluation, SentenceDecision
-from policies.types import Action, UnjudgedText
+from policies.types import INVISIBLE, Action, UnjudgedText
 
-INVISIBLE = "invisible"
-"""The kind of unjudged text that consists of invisible characters."""
 _EMPTY_FRAME = Frame(json={})
 
 
@@ -389,11 +387,6 @@ class Choices:
     def finished(self) -> bool:
         """Whether there are any choices and the upstream has finished all of them."""
         return bool(self._open) and all(choice.finish is not None for choice in self._open.values())
-
-    @property
-    def received(self) -> int:
-        """The number of characters received."""
-        return sum(choice.received for choice in self._open.values())
 
     async def add_documents(self, documents: Sequence[Chunk]) -> None:
         await self._opener.add_documents(documents)

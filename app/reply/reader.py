@@ -176,9 +176,12 @@ class ReplyReader(UpstreamReply):
     async def _read_events(self) -> EndOfReply | None:
         async for event in self._events:
             await self._reading_turns.take()
+            self._recorder.usage.received += event.others
             for part in event.parts:
                 if isinstance(part, EndOfReply):
                     return part
+                if isinstance(part, TextDelta):
+                    self._recorder.usage.received += len(part.text)
             asked_for = self._asked_for(event)
             is_whole, event = asked_for is event, self._limited(asked_for)
             if self._max_bytes is not None and (self._bytes_left or 0) < -_DROPPED * self._max_bytes:

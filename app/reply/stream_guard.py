@@ -108,8 +108,6 @@ class StreamGuard:
         if shadow_check is not None:
             await shadow_check.finish(truncated=truncated)
         choices = list(self._choices)
-        if self._usage is None and recorder.usage.completion is None and choices:
-            recorder.usage.estimate(self._choices.received)
         is_short = all(choice.is_short for choice in choices)
         records = [await run(is_short, choice.record) for choice in choices]
         if shadow_check is not None:
@@ -263,7 +261,7 @@ class StreamGuard:
             return False
         await self._reader.aclose()
         await further.end_earlier()
-        prompt, completion = self._recorder.usage.begin_next_call(choice.received)
+        prompt, completion = self._recorder.usage.begin_next_call()
         self._earlier_usage.append(self._usage or Usage(prompt_tokens=prompt, completion_tokens=completion))
         choice.restart(verdict, text)
         self._reader = self._read(further.events)
@@ -372,8 +370,7 @@ class StreamGuard:
         """End the reply without reading the rest of the upstream's reply, because none of it can be sent to the
         client."""
         usage = self._usage
-        if usage is None:
-            self._recorder.usage.estimate(self._choices.received)
+        self._recorder.usage.estimate()
         if not self._options.wants_usage:
             return (EndOfReply(),)
         if usage is not None and usage.frame is not None:

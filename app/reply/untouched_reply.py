@@ -48,8 +48,10 @@ class UntouchedReply(UpstreamReply):
 
     async def _note_untouched(self, event: UpstreamEvent, shadow_check: ShadowCheck | None) -> EndOfReply | None:
         """Record the content of an event. Return the end of the reply if the event contains it."""
+        self._recorder.usage.received += event.others
         for part in event.parts:
             if isinstance(part, TextDelta):
+                self._recorder.usage.received += len(part.text)
                 self._choices[part.choice].pass_on(part)
                 if shadow_check is not None:
                     await shadow_check.hear(part)

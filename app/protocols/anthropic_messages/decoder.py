@@ -17,9 +17,10 @@ from app.protocols.anthropic_messages.event_types import (
     event_bytes,
     index_of,
     input_tokens,
+    other_chars,
 )
 from app.protocols.anthropic_messages.fields import rebuild
-from app.protocols.common.known_fields import KnownFields
+from app.protocols.common.known_fields import KnownFields, token_count
 from app.protocols.common.stream_events import (
     ChoiceFinish,
     EndOfReply,
@@ -81,6 +82,8 @@ class MessageDecoder:
 
     def read(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         """Yield the pipeline events for an upstream event that arrived as ``raw``."""
+        if others := other_chars(event):
+            yield UpstreamEvent(raw=b"", parts=(), others=others)
         if self._dropped is not None:
             kept = self._dropped.kept(event)
             if kept is None:
@@ -274,7 +277,7 @@ class MessageDecoder:
         prompt = input_tokens(usage)
         self._usage = Usage(
             prompt_tokens=self._prompt_tokens if prompt is None else prompt,
-            completion_tokens=tokens if isinstance(tokens, int) else None,
+            completion_tokens=token_count(tokens),
             frame=frame if reason else None,
         )
         if (delta.get("stop_details") or {}).get("explanation"):

@@ -4,7 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.protocols.common.known_fields import text_length, token_count
 from app.protocols.common.sse import SSEParser, dump, load
+
+_CONTENT = frozenset({"content_block_start", "content_block_delta"})
+_TEXT = frozenset({"text", "text_delta", "citations_delta"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +83,14 @@ def delta_of(event: Mapping[str, Any]) -> dict[str, Any]:
 
 def input_tokens(usage: Any) -> int | None:
     """Return the number of prompt tokens, including tokens read from or written to a cache."""
-    if not isinstance(usage, dict) or not isinstance(usage.get("input_tokens"), int):
+    if not isinstance(usage, dict) or (uncached := token_count(usage.get("input_tokens"))) is None:
         return None
-    cached = (usage.get(f"cache_{how}_input_tokens") for how in ("creation", "read"))
-    return int(usage["input_tokens"]) + sum(count for count in cached if isinstance(count, int))
+    cached = (token_count(usage.get(f"cache_{how}_input_tokens")) for how in ("creation", "read"))
+    return uncached + sum(filter(None, cached))
+
+
+def other_chars(event: Mapping[str, Any]) -> int:
+    """Return the number of characters in an event that the model generated and that aren't text of the reply."""
+    said = block_of(event) or delta_of(event) if event.get("type") in _CONTENT else {}
+    kind = str(said.get("type"))
+    return 0 if kind in _TEXT or kind.endswith("tool_result") else text_length(said)

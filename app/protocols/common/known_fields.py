@@ -39,6 +39,11 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
 _DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
+_MOST_TOKENS = 100_000_000
+"""No call of a model takes as many tokens."""
+_NOT_TEXT = frozenset({"audio", "call_id", "id", "logprobs", "model", "object", "role", "signature", "status", "type"})
+_MEDIA = ("image", "image_url", "input_audio", "input_image", "video_url")
+"""The types of parts that take as many tokens as their content needs, however long their data is."""
 OTHER = "other"
 REASONING = "reasoning"
 TOOL_CALLS = "tool_calls"
@@ -98,6 +103,11 @@ def number(value: Any) -> Any:
 def count(value: Any) -> Any:
     """Accept a count or a position."""
     return value if type(value) is int and 0 <= value < _LARGEST else UNFIT
+
+
+def token_count(value: Any) -> int | None:
+    """Return a token count that an upstream reports, or None if it can't be one."""
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
 
 
 def boolean(value: Any) -> Any:
@@ -261,6 +271,21 @@ def wordless(value: Any, depth: int = 0) -> bool:
     if isinstance(value, Mapping):
         return all(_NAME.fullmatch(name) and wordless(inner, depth + 1) for name, inner in value.items())
     return not isinstance(value, list) or all(wordless(inner, depth + 1) for inner in value)
+
+
+def text_length(value: Any) -> int:
+    """Return the number of characters in the strings of a JSON value, at any depth. Ids, images and audio don't
+    count."""
+    length, inner = 0, [value]
+    while inner:
+        one = inner.pop()
+        if isinstance(one, str):
+            length += len(one)
+        elif isinstance(one, list):
+            inner += one
+        elif isinstance(one, Mapping) and one.get("type") not in _MEDIA:
+            inner += [each for name, each in one.items() if name not in _NOT_TEXT]
+    return length
 
 
 def _suits(value: Any, entry: Entry) -> bool:

@@ -156,10 +156,12 @@ ReplyPart = (
 
 
 class UpstreamEvent(Struct, frozen=True, kw_only=True):
-    """One upstream event, as bytes and as parts."""
+    """One upstream event, as bytes and as parts. ``others`` is the number of characters that the model generated in
+    addition to the text: reasoning, tool calls and the like, even if they are left out."""
 
     raw: bytes
     parts: Sequence[ReplyPart]
+    others: int = 0
 
 
 # Between two calls for one reply.

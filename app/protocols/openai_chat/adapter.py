@@ -7,6 +7,8 @@ forwarded byte for byte. A frame that must change is patched, so that unknown fi
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from app.errors import UpstreamConnectError
 from app.protocols.common.document_prompt import inject
 from app.protocols.common.known_fields import KnownFields
@@ -29,7 +31,7 @@ from app.protocols.common.stream_events import (
     Usage,
 )
 from app.protocols.openai_chat.continuation import cannot_continue, continuing
-from app.protocols.openai_chat.decoder import ENVELOPE, ChunkReader, read_continued, split_content
+from app.protocols.openai_chat.decoder import ENVELOPE, ChunkReader, other_chars, read_continued, split_content
 from app.protocols.openai_chat.fields import KnownChunks, rebuild_completion, url_citations
 from app.protocols.openai_chat.whole_reply import (
     CompletionBuilder,
@@ -94,10 +96,11 @@ class ChatAdapter:
         known = KnownChunks(self._fields) if self._fields is not None else None
 
         def read(_raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
+            others = other_chars(chunk, known)
             if known is None:
-                return read_continued(chunk, like)
+                return replace(read_continued(chunk, like), others=others)
             rebuilt = known.error(chunk["error"]) if chunk.get("error") else known.rebuild(chunk)
-            return read_continued(rebuilt, like, judges=known.judges_reasoning)
+            return replace(read_continued(rebuilt, like, judges=known.judges_reasoning), others=others)
 
         return decode_chunks(body, content_type, chunks_of=chunks_of, read=read, fields=self._fields)
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.protocols.common.known_fields import REASONING, TOOL_CALLS, UNFIT, identifier
+from msgspec.structs import replace
+
+from app.protocols.common.known_fields import REASONING, TOOL_CALLS, UNFIT, identifier, text_length, token_count
 from app.protocols.common.sse import frame_of
 from app.protocols.common.stream_events import (
     ChoiceFinish,
@@ -45,6 +47,8 @@ class ChunkReader:
             event = _read_chunk(raw, chunk, ended=self._ended)
         else:
             event = _read_known(self._known, raw, chunk, ended=self._ended)
+        if others := other_chars(chunk, self._known):
+            event = replace(event, others=others)
         self._ended = self._ended or any(isinstance(part, ChoiceFinish) for part in event.parts)
         model = chunk.get("model")
         if self._known is not None and identifier(model) is UNFIT:
@@ -52,7 +56,20 @@ class ChunkReader:
         if self._started or not isinstance(model, str) or chunk.get("error"):
             return event
         self._started = True
-        return UpstreamEvent(raw=event.raw, parts=(ReplyStart(model=model), *event.parts))
+        return replace(event, parts=(ReplyStart(model=model), *event.parts))
+
+
+def other_chars(chunk: Mapping[str, Any], known: KnownChunks | None) -> int:
+    """Return the number of characters in a chunk that the model generated and that aren't read as text."""
+    choices, length = chunk.get("choices"), 0
+    for choice in choices if isinstance(choices, list) else ():
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        for name, value in delta.items() if isinstance(delta, dict) else ():
+            if name == "content" and isinstance(value, list):
+                length += text_length(split_content(value)[1])
+            elif name not in _PLAIN_DELTA and (known is None or name not in known.as_text):
+                length += text_length(value)
+    return length
 
 
 def _read_known(known: KnownChunks, raw: bytes, chunk: dict[str, Any], *, ended: bool) -> UpstreamEvent:
@@ -151,7 +168,7 @@ def _usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _read_usage(usage: Mapping[str, Any], frame: Frame | None, raw: bytes) -> Usage:
-    prompt, completion = _count(usage, "prompt"), _count(usage, "completion")
+    prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
     return Usage(prompt_tokens=prompt, completion_tokens=completion, frame=frame, raw=raw)
 
 
@@ -297,8 +314,3 @@ def _tokens(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
 def _kind(extra: Sequence[str], rest: Sequence[Any]) -> str | None:
     """Name the content that isn't judged."""
     return extra[0] if extra else "content_parts" if rest else None
-
-
-def _count(usage: Mapping[str, Any], side: str) -> int | None:
-    value = usage.get(f"{side}_tokens")
-    return value if isinstance(value, int) else None

@@ -144,6 +144,11 @@ class KnownChunks:
 
     def __init__(self, fields: KnownFields) -> None:
         self.judges_reasoning = fields.judges_reasoning
+        self.as_text = {
+            *(BY_KIND[REASONING] if fields.judges_reasoning else ()),
+            *(("refusal",) if UNREAD in fields.drops else ()),
+        }
+        """The fields of a delta that are read as text, in addition to the content."""
         self._fields = fields
         self._given: Mapping[str, Any] = {}
         self._head: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.document_prompt import documents_block
-from app.protocols.common.known_fields import UNKNOWN, KnownFields
+from app.protocols.common.known_fields import UNKNOWN, KnownFields, token_count
 from app.protocols.common.logprobs import entries_of, logprobs_of, within
 from app.protocols.common.sse import decode_chunks, dump, frame_of, load
 from app.protocols.common.stream_events import (
@@ -228,15 +228,11 @@ def _rest(
     usage = chunk.get("usage")
     if isinstance(usage, dict):
         frame = {**envelope, "choices": [], "usage": usage}
-        prompt, completion = (_count(usage.get(f"{side}_tokens")) for side in ("prompt", "completion"))
+        prompt, completion = (token_count(usage.get(f"{side}_tokens")) for side in ("prompt", "completion"))
         yield Usage(prompt_tokens=prompt, completion_tokens=completion, frame=None if choices else Frame(json=frame))
     elif not choices and not left:
         given = {"choices": chunk["choices"]} if "choices" in chunk else {}
         yield Passthrough(raw=frame_of({**envelope, **given}))
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def _between(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from app.errors import InvalidRequestError, UpstreamConnectError
-from app.protocols.common.known_fields import UNFIT, KnownFields, identifier
+from app.protocols.common.known_fields import UNFIT, UNREAD, KnownFields, identifier, token_count
 from app.protocols.common.sse import JsonStreamDecoder
 from app.protocols.common.stream_events import (
     EndOfReply,
@@ -39,6 +39,7 @@ from app.protocols.openai_responses.event_types import (
     TERMINAL,
     TEXT_DELTA,
     TEXT_DONE,
+    OtherContent,
     begun,
     emptied,
     frame_of,
@@ -84,6 +85,7 @@ class ResponseDecoder:
     def __init__(self, fields: KnownFields | None = None) -> None:
         self.fields = fields
         self._dropped = DroppedItems(fields) if fields is not None and fields.drops else None
+        self._others = OtherContent(refusals=fields is None or UNREAD not in fields.drops)
         self.texts = TextParts()
         self._shapes = Shapes()
         self.response: dict[str, Any] | None = None
@@ -117,6 +119,8 @@ class ResponseDecoder:
         """Yield the pipeline events for an upstream event. They keep its bytes, for replies that are forwarded
         unchanged. Events that end text wait for the next event, which shows whether the text was cut off.
         """
+        if others := self._others.chars(event):
+            yield UpstreamEvent(raw=b"", parts=(), others=others)
         if self._dropped is not None:
             kept = self._dropped.kept(event)
             if kept is None:
@@ -353,7 +357,7 @@ def usage_of(response: Mapping[str, Any]) -> Usage | None:
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None
-    prompt, completion = _count(usage, "input_tokens"), _count(usage, "output_tokens")
+    prompt, completion = token_count(usage.get("input_tokens")), token_count(usage.get("output_tokens"))
     return Usage(prompt_tokens=prompt, completion_tokens=completion, frame=Frame(json=usage))
 
 
@@ -366,8 +370,3 @@ def _reason(event: Mapping[str, Any]) -> str:
     details = object_of(object_of(event.get("response")).get("incomplete_details"))
     reason = str(details.get("reason") or "incomplete")
     return _REASONS.get(reason, reason)
-
-
-def _count(usage: Mapping[str, Any], name: str) -> int | None:
-    value = usage.get(name)
-    return value if isinstance(value, int) else None

@@ -1,11 +1,14 @@
-"""The names and frames of Responses API events, and the position of their text in the output."""
+"""The names and frames of Responses API events, the position of their text in the output, and the length of their other
+content."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.protocols.common import sse as framing
+from app.protocols.common.known_fields import text_length
 
 ITEM_ADDED = "response.output_item.added"
 ITEM_DONE = "response.output_item.done"
@@ -98,3 +101,34 @@ def emptied(part: Mapping[str, Any]) -> dict[str, Any]:
 def text_of(part: Mapping[str, Any]) -> str:
     text = part.get("text")
     return text if isinstance(text, str) else ""
+
+
+_NOT_GENERATED = frozenset({"output", "outputs", "results", "tools"})
+"""The results of tools, which an upstream adds to the items of their calls."""
+
+
+class OtherContent:
+    """Measures the content of a response that the model generated and that isn't text of the reply. Complete items
+    repeat their deltas, which count only once. Without ``refusals``, refusals are read as text."""
+
+    def __init__(self, *, refusals: bool) -> None:
+        self._refusals = refusals
+        self._counted: Counter[int] = Counter()
+
+    def chars(self, event: Mapping[str, Any]) -> int:
+        """Return the number of characters that an event adds."""
+        kind, index = str(event.get("type")), index_of(event, "output_index")
+        if kind == ITEM_DONE:
+            length = text_length(self._generated(object_of(event.get("item")))) - self._counted[index]
+        elif kind.endswith(".delta") and "audio.delta" not in kind and kind != TEXT_DELTA:
+            length = text_length(event.get("delta")) if self._refusals or "refusal" not in kind else 0
+        else:
+            return 0
+        self._counted[index] += max(0, length)
+        return max(0, length)
+
+    def _generated(self, item: Mapping[str, Any]) -> Any:
+        if item.get("type", "message") != "message":
+            return {name: value for name, value in item.items() if name not in _NOT_GENERATED}
+        parts = [part for _, part in objects_in(item.get("content")) if not is_text(part)]
+        return [part for part in parts if self._refusals or part.get("type") != "refusal"]

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import brotli
@@ -467,7 +468,7 @@ class TestEnds:
             await reply.stream.aclose()
             assert closed.is_set()
             assert at.event.request.status == "cancelled"
-            assert at.event.request.completion_tokens == round(len(f"{TRUE} Next") / 4)
+            assert at.event.request.completion_tokens == ceil(len(f"{TRUE} Next") / 4)
 
     async def test_cancelled_wait_for_the_upstream_is_recorded(self) -> None:
         at = await bench(lambda _: httpx.Response(200, json=whole(TRUE)))

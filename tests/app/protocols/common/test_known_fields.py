@@ -25,6 +25,8 @@ from app.protocols.common.known_fields import (
     padding,
     repeats_a_key,
     text,
+    text_length,
+    token_count,
 )
 from app.protocols.common.sse import dump, load
 
@@ -138,3 +140,21 @@ class TestRepeatedKeys:
             json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"),
         ):
             assert not repeats_a_key(data, load(data))
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [(0, 0), (7, 7), (-1, None), (10**8, None), (7.0, None), (True, None), ("7", None)]
+)
+def test_token_count_is_a_plausible_integer(value: Any, count: int | None) -> None:
+    assert token_count(value) == count
+
+
+def test_text_length_is_that_of_all_strings_but_ids_and_media() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    call = {"id": "call-1", "type": "function", "function": {"name": "f", "arguments": "{}"}, "index": 0}
+    assert text_length({"role": "user", "content": ["abc", {"type": "text", "text": "de"}, image]}) == 5
+    assert text_length([call, None, 7, True]) == 3
+    deep: Any = "abc"
+    for _ in range(10_000):
+        deep = [deep]
+    assert text_length(deep) == 3
