@@ -8,7 +8,7 @@ from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Label, Source
 from policies.base import JudgeOptions
 from policies.evaluation import strictest
 from policies.policy_selection import PolicySet, priority_order
-from policies.types import Action, Decision, Phase, PolicyInputs, UnjudgedText
+from policies.types import INVISIBLE, Action, Decision, Phase, PolicyInputs, UnjudgedText
 
 NO_REPLY = "no_reply"
 """The request was blocked before it had a reply."""
@@ -35,7 +35,8 @@ CONFLICTS = "conflicts"
 INSTRUCTIONS = "injected_instructions"
 """The documents would be searched for instructions, and the log doesn't have their texts."""
 STANDINGS = "standings"
-"""It is unknown which text of the reply was unjudged, or how much text would be unjudged."""
+"""It is unknown which text of the reply was unjudged, how much text would be unjudged, or which citations would be left
+out with it."""
 TOOLS = "evidence_from_tools"
 """Tool messages would count among the documents, or no longer count."""
 
@@ -114,6 +115,8 @@ def replay(policies: PolicySet, log: RequestLog) -> ReplayResult:
     blocked = False
     if judged and log.blocked and not log.choices:
         doubts.add(NO_REPLY)
+    elif judged and log.judging is None:
+        doubts.add(NOT_JUDGED)
     for index, choice in enumerate(log.choices if judged else ()):
         replayed = _ChoiceReplay(policies, log, choice, dropped)
         blocked = replayed.run() or blocked
@@ -158,7 +161,11 @@ class _ChoiceReplay:
         live = log.stream and self._settings.stream_mode == "live"
         claims = self._claims(found)
         unjudged = self._unjudged(found, found.claims[len(claims) :])
-        self._inputs = replace(found, claims=claims, unjudged=unjudged, strippable=not live and not found.indivisible)
+        strippable = not live and not found.indivisible
+        if strippable and self._settings.withholds_unjudged:
+            # The gateway removes invisible characters without a decision.
+            unjudged = [text for text in unjudged if text.kind != INVISIBLE]
+        self._inputs = replace(found, claims=claims, unjudged=unjudged, strippable=strippable)
         self.evaluation = policies.evaluate_reply(_opening(self._inputs, ready=choice.ready, late=log.late > 0))
 
     def run(self) -> bool:
@@ -175,6 +182,8 @@ class _ChoiceReplay:
                 return True
             if decision.strip:
                 withheld.add(index)
+            elif decision.left_out and self._has_stray_citation(index):
+                self.doubts.add(STANDINGS)
         if not self._choice.complete:
             if self._log.blocked:
                 self.doubts.add(CUT_OFF)
@@ -197,6 +206,14 @@ class _ChoiceReplay:
             unjudged.setdefault(text.sentence_index, []).append(text)
         for index in sorted(claims.keys() | unjudged.keys()):
             yield index, claims.get(index, []), unjudged.get(index, [])
+
+    def _has_stray_citation(self, sentence: int) -> bool:
+        """Return whether the sentence may contain a citation without a document. Such a citation doesn't count if it is
+        left out with the sentence's unjudged text."""
+        return any(
+            citation.document_index is None and not citation.reported and citation.sentence_index in (None, sentence)
+            for citation in self._inputs.citations
+        )
 
     def _doubt_missing(self, inputs: PolicyInputs) -> None:
         """Add a doubt for each check that the policies require but whose result is not in the log."""
@@ -237,8 +254,6 @@ class _ChoiceReplay:
         """Return the claims as they would be judged, as far as the logged verdicts allow."""
         before, now = self._log.judging, self._judging
         if before is None:
-            if inputs.chunks and not inputs.judge_unavailable:
-                self.doubts.add(NOT_JUDGED)
             return inputs.claims
         claims = inputs.claims
         if now.max_claims is None or (before.max_claims is not None and now.max_claims >= before.max_claims):
@@ -259,7 +274,7 @@ class _ChoiceReplay:
         if inputs.coverage is None:
             # The log doesn't show whether a reply without claims states anything; if not, it needs no citation.
             matters = self._settings.reads_standings if inputs.claims else self._settings.wants_citations
-            if matters and NOT_JUDGED not in self.doubts:
+            if matters and self._log.judging is not None:
                 self.doubts.add(STANDINGS)
             return inputs.unjudged
         if not beyond:

@@ -18,6 +18,7 @@ from policies.replay import (
     LLM,
     MORE_CLAIMS,
     NO_REPLY,
+    NOT_JUDGED,
     STANDINGS,
     THRESHOLDS,
     TOOLS,
@@ -268,3 +269,38 @@ class TestBlockedBeforeTheCall:
         of = log(choice(output_confidence=0.4), blocked=True)
         assert decided(of, grounding(**self.STRICT)).doubts == set()
         assert decided(of, grounding()).doubts == {NO_REPLY}
+
+
+def test_reply_that_was_forwarded_unchanged_is_a_doubt() -> None:
+    """Its text was never read, with or without documents."""
+    rules = {"min_coverage": 0.5, "action_on_violation": "block"}
+    for of in (log(choice(positions=()), chunks=[], judging=None), log(choice(), judging=None), log(judging=None)):
+        assert decided(of, grounding(**rules)).doubts == {NOT_JUDGED}
+        assert decided(of, policy("retrieval", "gate")).doubts == frozenset()
+
+
+def test_invisible_characters_are_removed_without_a_decision() -> None:
+    hidden = UnjudgedText(kind="invisible", span=Span(3, 4), sentence_index=0)
+    of = log(choice(claim(), unjudged=[hidden], coverage=1.0))
+    for action in ("strip", "block"):
+        made = decided(of, grounding(unjudged_action=action))
+        assert (made.action, made.doubts) == (Action.ALLOW, frozenset())
+    live = decided(replace(of, stream=True), grounding(unjudged_action="block", stream_mode="live"))
+    assert live.action is Action.BLOCK
+    json = decided(
+        log(choice(claim(), unjudged=[hidden], coverage=1.0, indivisible=True)), grounding(unjudged_action="strip")
+    )
+    assert json.action is Action.BLOCK
+
+
+def test_stray_citation_beside_text_that_is_left_out_is_a_doubt() -> None:
+    marker = UnjudgedText(kind="marker", span=Span(6, 9), sentence_index=0)
+    stray = Citation(marker="[9]", document_index=None, sentence_index=0)
+    strict = {"require_valid_citations": True, "action_on_violation": "block"}
+    of = log(choice(claim(), unjudged=[marker], citations=[stray], coverage=1.0))
+    assert decided(of, grounding(unjudged_action="strip", **strict)).doubts == {STANDINGS}
+    warned = decided(of, grounding(unjudged_action="warn", **strict))
+    assert (warned.action, warned.doubts) == (Action.BLOCK, frozenset())
+    resolved = replace(stray, document_index=0)
+    of = log(choice(claim(), unjudged=[marker], citations=[resolved], coverage=1.0))
+    assert decided(of, grounding(unjudged_action="strip", **strict)).doubts == frozenset()
