@@ -213,19 +213,15 @@ async def test_failing_shadow_policy_does_not_affect_the_reply(monkeypatch: pyte
 
 
 async def test_canary_is_enforced_on_some_requests_and_in_shadow_on_the_others() -> None:
-    """A run is one unit: all of its requests see the same."""
     at = await bench(whole(FALSE), replace(policy(**STRICT), canary_percent=40))
-    for number in range(30):
+    for _ in range(60):
         await at.unary()
-        await at.unary(grounding={"run_id": f"run-{number % 3}"})
     events = at.events.written
     for event in events:
         enforced = bool(event.decisions)
         assert enforced is not bool(event.shadow)
         assert event.request.action == ("block" if enforced else "allow")
     assert {bool(event.decisions) for event in events} == {True, False}
-    of_runs = {(event.request.run_id, bool(event.decisions)) for event in events if event.request.run_id}
-    assert len(of_runs) == 3
 
 
 async def test_policy_change_during_a_request_applies_to_the_next_one() -> None:

@@ -240,3 +240,14 @@ def test_caller_cannot_choose_whether_a_canary_is_enforced(gateway: Gateway) -> 
         for _ in range(20)
     ]
     assert "block" in actions  # by the requests' own ids; all are allowed once in 10**20 runs
+
+
+def test_requests_of_a_run_take_part_in_a_canary_together(gateway: Gateway) -> None:
+    agent = "agent-canary-runs"
+    gateway.policy("grounding", BLOCK, scope={"agents": [agent]}, canary_percent=50)
+    for _ in range(4):
+        with gateway.call({"agent": agent}, path="/v1/runs") as call:
+            run_id = json.loads(call.read_all())["run_id"]
+        grounding = {"agent": agent, "run_id": run_id}
+        actions = {ask(gateway, agent, LEAVE, grounding=grounding)[1]["grounding"]["action"] for _ in range(5)}
+        assert len(actions) == 1
