@@ -115,6 +115,11 @@ class AlertRule:
     firing_id: str | None
     resolved_at: datetime | None
 
+    @property
+    def lacks_requests(self) -> bool:
+        """Whether the rule can't fire because its window had fewer requests than ``min_requests``."""
+        return self.requests is not None and self.requests < self.document.min_requests
+
     def to_dict(self) -> dict[str, Any]:
         """Return the rule in the admin API's format."""
         return {

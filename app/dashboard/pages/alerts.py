@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,6 +13,7 @@ from app.alerts.rules import RATIOS, AlertDocument, DestinationDocument, shown
 from app.alerts.store import AlertStore
 from app.api.admin.alerts import AlertId, firing_states
 from app.dashboard.error_messages import readable
+from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
 from app.dependencies import AlertsDep, ResourcesDep
@@ -34,6 +36,8 @@ _METRICS = {
     "cost_usd": "Cost (US dollars)",
 }
 _KINDS = {"webhook": "Webhook", "slack": "Slack", "pagerduty": "PagerDuty"}
+_NOT_A_RATE = "Threshold must be between 0 and 100 for a rate."
+_MOST_POLICIES = 1_000
 _WHOLE = "window_minutes", "min_requests", "cooldown_minutes"
 _SEVERITIES = "critical", "error", "warning", "info"
 Filled = Mapping[str, Any]
@@ -41,9 +45,9 @@ Filled = Mapping[str, Any]
 
 @router.get("")
 @requires(Role.VIEWER)
-async def show(request: Request, store: AlertsDep, done: str = "") -> Response:
+async def show(request: Request, store: AlertsDep, resources: ResourcesDep, done: str = "") -> Response:
     """List the rules with their state, the destinations, and the newest firings."""
-    return await _list(request, store, done=done)
+    return await _list(request, store, resources, done=done)
 
 
 @router.get("/new")
@@ -54,7 +58,7 @@ async def new(request: Request, store: AlertsDep, resources: ResourcesDep) -> Re
         "name": "",
         "metric": "blocked",
         "direction": "above",
-        "threshold": "0.1",
+        "threshold": "10",
         "severity": "error",
     }
     filled |= {"window_minutes": "15", "min_requests": "20", "cooldown_minutes": "15", "enabled": True}
@@ -76,14 +80,14 @@ async def create(request: Request, store: AlertsDep, resources: ResourcesDep) ->
 
 @router.post("/destinations")
 @requires(Role.ADMIN)
-async def create_destination(request: Request, store: AlertsDep) -> Response:
+async def create_destination(request: Request, store: AlertsDep, resources: ResourcesDep) -> Response:
     form = await request.form()
     filled = {name: str(form.get(name, "")).strip() for name in ("name", "kind", "url", "key")}
     try:
         await store.put_destination(DestinationDocument.model_validate({k: v for k, v in filled.items() if v}))
     except (ValidationError, AdminError) as error:
         kept = {name: filled[name] for name in ("name", "kind")}
-        return await _list(request, store, status=422, to=kept, errors=_errors(error))
+        return await _list(request, store, resources, status=422, to=kept, errors=_errors(error))
     return RedirectResponse(f"{_PAGE}?done=destination", status_code=303)
 
 
@@ -95,17 +99,21 @@ async def check_destination(
     """Send a test message and show whether it was delivered."""
     fault = await resources.alert_deliveries.test(await store.destination(destination_id))
     if fault is not None:
-        return await _list(request, store, status=502, problem=f"The test message was not delivered: {fault}.")
+        return await _list(
+            request, store, resources, status=502, problem=f"The test message was not delivered: {fault}."
+        )
     return RedirectResponse(f"{_PAGE}?done=tested", status_code=303)
 
 
 @router.post("/destinations/{destination_id}/delete")
 @requires(Role.ADMIN)
-async def delete_destination(request: Request, store: AlertsDep, destination_id: AlertId) -> Response:
+async def delete_destination(
+    request: Request, store: AlertsDep, resources: ResourcesDep, destination_id: AlertId
+) -> Response:
     try:
         await store.delete_destination(destination_id)
     except ConflictError as error:
-        return await _list(request, store, status=error.status, problem=error.message)
+        return await _list(request, store, resources, status=error.status, problem=error.message)
     return RedirectResponse(f"{_PAGE}?done=deleted", status_code=303)
 
 
@@ -114,7 +122,7 @@ async def delete_destination(request: Request, store: AlertsDep, destination_id:
 async def edit(request: Request, store: AlertsDep, resources: ResourcesDep, alert_id: AlertId) -> Response:
     """Show the form to change a rule."""
     rule = await store.rule(alert_id)
-    return await _form(request, store, resources, rule.document.model_dump(), alert_id)
+    return await _form(request, store, resources, _filled_by(rule.document), alert_id)
 
 
 @router.post("/{alert_id}")
@@ -135,7 +143,9 @@ async def delete(store: AlertsDep, alert_id: AlertId) -> Response:
     return RedirectResponse(f"{_PAGE}?done=deleted", status_code=303)
 
 
-async def _list(request: Request, store: AlertStore, *, status: int = 200, **context: Any) -> Response:
+async def _list(
+    request: Request, store: AlertStore, resources: Resources, *, status: int = 200, **context: Any
+) -> Response:
     found = await store.firings(limit=_NEWEST)
     context = {"done": "", "problem": "", "to": {"name": "", "kind": "webhook"}, "errors": {}} | context
     destinations = await store.destinations()
@@ -149,6 +159,7 @@ async def _list(request: Request, store: AlertStore, *, status: int = 200, **con
         firings=await firing_states(store, found),
         metrics=_METRICS,
         kinds=_KINDS,
+        policies=await _policy_names(resources),
         shown=shown,
         **context,
     )
@@ -173,8 +184,21 @@ async def _form(
         ratios=RATIOS,
         severities=_SEVERITIES,
         destinations=await store.destinations(),
-        policies={policy.id: policy.name for policy in await resources.policies.list(limit=1_000)},
+        agents=await distinct_values(resources.database, "agent"),
+        models=await distinct_values(resources.database, "model"),
+        policies=await _policy_names(resources),
     )
+
+
+async def _policy_names(resources: Resources) -> dict[str, str]:
+    return {policy.id: policy.name for policy in await resources.policies.list(limit=_MOST_POLICIES)}
+
+
+def _filled_by(document: AlertDocument) -> dict[str, Any]:
+    """Fill in the form from a rule. The form has rates in percent."""
+    scale = 100 if document.metric in RATIOS else 1
+    threshold = Decimal(str(document.threshold)) * scale
+    return document.model_dump() | {"threshold": f"{threshold.normalize():f}"}
 
 
 async def _filled(request: Request) -> dict[str, Any]:
@@ -191,8 +215,9 @@ def _document(filled: Filled) -> AlertDocument:
     for name in _WHOLE:
         if str(values.get(name, "")).isdecimal():
             values[name] = int(values[name])
+    scale = 100 if values.get("metric") in RATIOS else 1
     with suppress(ValueError):  # The Pydantic model reports it.
-        values["threshold"] = float(values.get("threshold", ""))
+        values["threshold"] = round(float(values.get("threshold", "")) / scale, 10)
     return AlertDocument.model_validate(values)
 
 
@@ -210,5 +235,5 @@ def _errors(error: ValidationError | AdminError) -> dict[str, str]:
         elif separator:
             found[field.lower()] = f"{rest[:1].upper()}{rest[1:]}."
         else:
-            found["threshold"] = f"{message}."
+            found["threshold"] = _NOT_A_RATE
     return found

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from html import unescape
 from typing import Any
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 
 from app.auth.secrets import new_secret_key
 from tests.support.gateways.browser import check_everywhere, open_page, sign_in
-from tests.support.gateways.live_gateway import Gateway
+from tests.support.gateways.live_gateway import Gateway, eventually
 from tests.support.storage.dashboard_seed import event, write
 
 RULE = {"name": "Many blocked", "metric": "blocked", "threshold": 0.5, "min_requests": 5}
@@ -72,7 +73,7 @@ def test_without_a_secret_key_the_page_says_what_is_missing(client: httpx.Client
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"threshold": "2"}, "Threshold must be between 0 and 1 for a rate"),
+        ({"threshold": "101"}, "Threshold must be between 0 and 100 for a rate"),
         ({"threshold": "often"}, "threshold"),
         ({"window_minutes": "0"}, "Must be greater than or equal to 1"),
         ({"destinations": "dst_none"}, "unknown destination"),
@@ -85,6 +86,46 @@ def test_rule_that_cannot_be_saved_is_explained(client: httpx.Client, changes: d
     answer = client.post("/dashboard/alerts/new", data=form | changes)
     assert answer.status_code == 422
     assert message in answer.text
+
+
+def row_of(page: str, name: str) -> str:
+    """The text of a rule's row in the list."""
+    (row,) = (part for part in re.findall(r"<tr>(.*?)</tr>", page, re.S) if f">{name}</a>" in part)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", row)).split())
+
+
+def test_rule_is_scoped_to_known_agents_and_has_its_rate_in_percent(client: httpx.Client, gateway: Gateway) -> None:
+    policy = gateway.policy("grounding", name="Watched <policy>", scope={"agents": ["nobody"]})
+    form = client.get("/dashboard/alerts/new").text
+    agents = form.partition('<select id="f-agent"')[2].partition("</select>")[0]
+    assert set(re.findall(r'value="([^"]+)"', agents)) >= {"hr-desk", "leaflet-desk", "research"}
+    sent = {"name": "Scoped", "metric": "blocked", "direction": "above", "threshold": "14.3", "severity": "error"}
+    sent |= {"window_minutes": "15", "min_requests": "20", "cooldown_minutes": "15", "enabled": "on"}
+    sent |= {"agent": "hr-desk", "policy": policy["id"]}
+    assert client.post("/dashboard/alerts/new", data=sent).status_code == 303
+    (rule,) = [each for each in gateway.admin.get("/alerts").json()["items"] if each["name"] == "Scoped"]
+    assert (rule["threshold"], rule["agent"], rule["policy"]) == (0.143, "hr-desk", policy["id"])
+    assert "hr-desk, Watched <policy>" in row_of(client.get("/dashboard/alerts").text, "Scoped")
+    filled = client.get(f"/dashboard/alerts/{rule['id']}").text
+    assert re.search(r'id="f-threshold"[^>]* value="14.3"', filled)
+    assert '<option value="hr-desk" selected>' in filled
+    gateway.admin.delete(f"/alerts/{rule['id']}")
+
+
+def test_rule_whose_window_has_too_few_requests_is_not_shown_as_ok(client: httpx.Client, gateway: Gateway) -> None:
+    rules = {
+        "Never reached": RULE | {"min_requests": 1_000_000},
+        "Reached": RULE | {"window_minutes": 1_440, "min_requests": 2, "threshold": 1},
+    }
+    made = [gateway.admin.post("/alerts", json=rule | {"name": name}).json() for name, rule in rules.items()]
+    for each in made:
+        url = f"/alerts/{each['id']}"
+        eventually(lambda url=url: gateway.admin.get(url).json()["checked_at"], "the rule's first check")
+    page = client.get("/dashboard/alerts").text
+    assert re.search(r"not enough requests \d+ of 1,000,000 in the last 15 minutes", row_of(page, "Never reached"))
+    assert " ok " in row_of(page, "Reached")
+    for each in made:
+        gateway.admin.delete(f"/alerts/{each['id']}")
 
 
 def test_destination_names_are_unique(gateway: Gateway) -> None:
