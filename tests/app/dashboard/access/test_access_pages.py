@@ -2,6 +2,7 @@
 
 import html
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ import pytest
 from app.dashboard.templating import SECTIONS
 from tests.support.gateways.browser import check_everywhere, csrf_of, sign_in
 from tests.support.gateways.live_gateway import Gateway
+from tests.support.storage.dashboard_seed import event, write
 
 TOKEN = re.compile(r"gla-[a-z2-7]{8}-[A-Za-z0-9_-]{43}")
 LINK = re.compile(r'href="(/dashboard/[^"#]*)')
@@ -105,6 +107,47 @@ def test_budget_is_created_changed_and_deleted(client: httpx.Client, gateway: Ga
     assert gateway.admin.get(f"/budgets/{made['id']}").json()["limit"] == 20
     assert client.post(f"/dashboard/budgets/{made['id']}/delete").status_code == 303
     assert gateway.admin.get("/budgets").json()["items"] == []
+
+
+def test_cost_budget_that_would_reject_recent_requests_asks_first(client: httpx.Client, gateway: Gateway) -> None:
+    now = datetime.now(UTC)
+    models = ["gpt-4o-mini", "in-house", "in-house", "in-house"]
+    seeded = [
+        event(f"req_budget_{at}", ts=now, agent="spender", key_prefix="gl-spends", model=model)
+        for at, model in enumerate(models)
+    ]
+    write(gateway.database, seeded)
+    filled = {"subject": "agent", "name": "spender", "unit": "cost", "period": "month", "limit": "20"}
+    asked = client.post("/dashboard/budgets", data=filled)
+    assert asked.status_code == 409
+    named = re.findall(r"<li>(.*?)</li>", asked.text.partition('id="rejected"')[2].partition("</ul>")[0])
+    assert named == ["in-house: 3 requests in the last 30 days"]
+    confirmed = html.unescape(re.findall(r'name="confirmed" value="([^"]*)"', asked.text)[0])
+    assert gateway.admin.get("/budgets").json()["items"] == []
+    other = client.post("/dashboard/budgets", data=filled | {"confirmed": "agent other"})
+    assert other.status_code == 409
+    for change in ({"confirmed": confirmed}, {"uncounted": "allow"}, {"unit": "tokens"}):
+        made = client.post("/dashboard/budgets", data=filled | change)
+        assert (made.status_code, made.headers["location"]) == (303, "/dashboard/budgets?done=created")
+        (budget,) = gateway.admin.get("/budgets").json()["items"]
+        gateway.admin.delete(f"/budgets/{budget['id']}")
+
+
+def test_key_of_a_budget_is_chosen_by_name(client: httpx.Client, gateway: Gateway) -> None:
+    key = gateway.admin.post("/keys", json={"name": "Mobile <app>"}).json()
+    filled = {"subject": "key", "name": "Mobile <app>", "unit": "requests", "period": "day", "limit": "5"}
+    assert client.post("/dashboard/budgets", data=filled).status_code == 303
+    (budget,) = gateway.admin.get("/budgets").json()["items"]
+    assert budget["name"] == key["prefix"]
+    listed = client.get("/dashboard/budgets").text
+    assert re.search(rf'key Mobile &lt;app&gt; <span class="mono">{key["prefix"]}</span>', listed)
+    assert '<option value="Mobile &lt;app&gt;">' in listed
+    gateway.admin.delete(f"/budgets/{budget['id']}")
+    other = gateway.admin.post("/keys", json={"name": "Mobile <app>"}).json()
+    ambiguous = client.post("/dashboard/budgets", data=filled)
+    assert (ambiguous.status_code, "Enter the prefix of one of them" in ambiguous.text) == (409, True)
+    for each in (key, other):
+        gateway.admin.delete(f"/keys/{each['id']}")
 
 
 @pytest.mark.parametrize(
