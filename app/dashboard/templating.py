@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from app.dashboard.formatting import FILTERS
-from app.dashboard.labels import ACTIONS, CLAIM_VERDICTS, REPLY_VERDICTS
+from app.dashboard.labels import ACTIONS, CLAIM_VERDICTS, REPLY_VERDICTS, STATUSES
 from app.dashboard.static_files import static_url
 from app.dashboard.trace.highlighting import shown
 from app.identity import Operator, Role
@@ -88,6 +88,7 @@ def _environment() -> Environment:
         "static_url": static_url,
         "run_url": run_url,
         "action_names": ACTIONS,
+        "status_names": STATUSES,
         "claim_verdicts": CLAIM_VERDICTS,
         "verdict_names": REPLY_VERDICTS | CLAIM_VERDICTS,
     }

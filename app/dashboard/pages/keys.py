@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from app.api.admin.common import CursorText, decode_cursor, encode_cursor
 from app.api.admin.keys import KeyDocument, KeyId
 from app.auth import KeyDraft, KeyStore, StoredKey
+from app.dashboard.curl_example import curl_example
 from app.dashboard.error_messages import field_errors
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
@@ -111,6 +112,7 @@ async def _list(
         required=required,
         older=older,
         newest=newest,
+        example=curl_example(request, key=context["text"] or ""),
         **context,
     )
 

@@ -14,12 +14,13 @@ from app.analytics.decision_comparison import DecisionComparison, compare_decisi
 from app.analytics.policy_quality import policy_quality
 from app.analytics.statistics import Statistics
 from app.api.admin.status import get_status
+from app.dashboard.curl_example import curl_example
 from app.dashboard.error_messages import readable
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.policies.change_log import authors
 from app.dashboard.policies.form_fields import basics, entries_of, rule_groups
-from app.dashboard.policies.trials import enforce_in_place, replaceable
-from app.dashboard.policies.version_diff import changes, draft_of, non_default_rules
+from app.dashboard.policies.trials import enforce_in_place, enforced_alike, replaceable
+from app.dashboard.policies.version_diff import action_rules, changes, draft_of, non_default_rules
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, PreconditionError
@@ -31,7 +32,7 @@ from app.policy_admin.policy_document import PolicyVersion, StoredPolicy
 from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
 from policies.registry import CATEGORIES
-from policies.types import Action
+from policies.types import Action, Phase
 
 router = APIRouter(route_class=DashboardRoute)
 
@@ -127,8 +128,14 @@ async def roll_out(
     version: Annotated[int, Form()],
     mode: Annotated[str, Form()] = "",
     canary_percent: Annotated[str, Form()] = "",
+    confirmed: Annotated[str, Form()] = "",
 ) -> Response:
-    """Set a policy's mode and its share of requests."""
+    """Set a policy's mode and its share of requests. Before an enforced policy is switched to shadow mode, ask."""
+    policy = await resources.policies.get(policy_id)
+    enforced = policy.enabled and policy.mode == "enforce" and policy.version == version
+    if mode == "shadow" and enforced and not confirmed:
+        asked = {"share": canary_percent, "alone": not await enforced_alike(resources.policies, policy)}
+        return await _shown(request, resources, policy_id, status=409, asked=asked)
     share = basics()["canary_percent"].read([canary_percent])
 
     async def change(store: PolicyStore) -> None:
@@ -245,7 +252,10 @@ async def _shown(
     status: int = 200,
     done: str | None = None,
     wrong: str | None = None,
+    asked: Mapping[str, Any] | None = None,
 ) -> Response:
+    """Show a policy. ``asked`` is the switch to shadow mode to confirm: its ``share``, and whether the policy is the
+    only enforced one (``alone``)."""
     store = resources.policies
     policy = await store.get(policy_id)
     since = datetime.now(UTC) - _QUALITY
@@ -261,16 +271,20 @@ async def _shown(
         compared=await _compared(resources, policy, others[0]) if others else None,
         entries=entries_of(asdict(policy.draft()), policy.category),
         non_default_rules=non_default_rules(policy.draft()),
+        action_rules=action_rules(policy.draft()),
         groups=rule_groups(policy.category),
         basics=basics(),
         where=await get_status(store, resources, policy_id),
         only_agent=_only_agent(policy),
+        example=curl_example(request, agent=_only_agent(policy)),
         recent=recent,
+        requests=await _requests(resources, policy_id),
         flagged=await _flagged(EventQueries(resources.database), policy_id, recent),
         quality=[each.to_dict() for each in quality],
         unreadable=store.unreadable.get(policy_id),
         done=done,
         wrong=wrong,
+        asked=asked,
     )
 
 
@@ -334,16 +348,24 @@ async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping
     return found
 
 
+async def _requests(resources: Resources, policy_id: str) -> int:
+    """Count the requests in the last day for which the policy made a decision. It decides once per phase."""
+    since = EventFilter(since=datetime.now(UTC) - _RECENT, policy=policy_id)
+    return (await Statistics(resources.database).totals(since, percentiles=False)).requests
+
+
 async def _flagged(queries: EventQueries, policy_id: str, recent: RecentDecisions) -> Sequence[Mapping[str, Any]]:
-    """Return a policy's latest decisions other than allow. Skips queries for which ``recent`` shows no decisions."""
+    """Return a policy's latest decisions other than allow, the strictest of each request. Skips queries for which
+    ``recent`` shows no decisions."""
     since = datetime.now(UTC) - _RECENT
-    found: list[dict[str, Any]] = []
+    found: dict[str, Mapping[str, Any]] = {}
     for action in _STRICT:
         if not recent.enforced[action] + recent.shadow[action]:
             continue
         filter = EventFilter(since=since, policy=policy_id, action=action)
-        found += (await queries.events(filter, limit=_FLAGGED)).items
-    return sorted(found, key=lambda event: event["ts"], reverse=True)[:_FLAGGED]
+        for event in (await queries.events(filter, limit=_FLAGGED * len(Phase))).items:
+            found.setdefault(event["request_id"], event)
+    return sorted(found.values(), key=lambda event: event["ts"], reverse=True)[:_FLAGGED]
 
 
 def _only_agent(policy: StoredPolicy) -> str:

@@ -28,9 +28,16 @@ async def replaceable(store: PolicyStore, trial: StoredPolicy) -> Sequence[Store
     mode. The one of which it is a copy, according to its name, comes first."""
     if trial.mode != "shadow":
         return []
-    found = await store.list(category=trial.category, enabled=True, limit=_MOST_POLICIES)
-    same = [each for each in found if each.mode == "enforce" and _scope(each) == _scope(trial)]
+    same = await enforced_alike(store, trial)
     return sorted(same, key=lambda each: not trial.name.startswith(f"{each.name} (trial"))
+
+
+async def enforced_alike(store: PolicyStore, policy: StoredPolicy) -> Sequence[StoredPolicy]:
+    """The other enforced policies of the same category and scope."""
+    found = await store.list(category=policy.category, enabled=True, limit=_MOST_POLICIES)
+    return [
+        each for each in found if each.mode == "enforce" and each.id != policy.id and _scope(each) == _scope(policy)
+    ]
 
 
 async def enforce_in_place(

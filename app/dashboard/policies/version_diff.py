@@ -14,6 +14,18 @@ _WORDS = re.compile(r"\s+|[^\s]+")
 _MOST_WORDS = 2_000
 _SEVERAL_WORDS = 4
 _CATEGORY = "category"
+_OUTCOMES = {
+    "allow": "allowed",
+    "flag": "warned",
+    "warn": "warned",
+    "correct": "corrected",
+    "strip": "left out",
+    "drop": "dropped",
+    "block": "blocked",
+    "pass": "passed on",
+    "hold": "held",
+    "judge": "judged",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,19 @@ def non_default_rules(draft: PolicyDraft) -> list[tuple[str, str, str, str]]:
         (field.name, words(values.get(field.key)), words(field.default), field.meaning)
         for field in all_fields(draft.category)
         if field.path[0] == "rules" and values.get(field.key) != field.default
+    ]
+
+
+def action_rules(draft: PolicyDraft) -> list[tuple[str, str]]:
+    """Return what each rule for an action is about and what happens: ("contradiction", "warned")."""
+    values = _values(draft)
+    fields = (field for field in all_fields(draft.category) if field.kind == "choice" and "action" in field.name)
+    return [
+        (
+            field.name.removeprefix("action_on_").removesuffix("_action").replace("_", " "),
+            _OUTCOMES.get(str(values.get(field.key)), words(values.get(field.key))),
+        )
+        for field in fields
     ]
 
 

@@ -80,6 +80,21 @@ document.addEventListener("input", ({ target }) => {
 
 document.addEventListener("submit", () => clearTimeout(checking));
 
+// The browser asks before leaving a form with unsaved changes, unless the page is left by saving or cancelling.
+let unsaved = false;
+document.addEventListener("input", ({ target }) => {
+  if (target.closest("form#editor") && target.name && target.name !== "limit") unsaved = true;
+});
+document.addEventListener("submit", ({ submitter }) => {
+  if (submitter?.name === "do" && submitter.value !== "simulate") unsaved = false;
+});
+document.addEventListener("click", ({ target }) => {
+  if (target.closest("[data-discard]")) unsaved = false;
+});
+addEventListener("beforeunload", (event) => {
+  if (unsaved) event.preventDefault();
+});
+
 // Enter in the search field must not submit the form.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && event.target.id === "find-rule") event.preventDefault();
@@ -93,6 +108,7 @@ function ready(root) {
 document.addEventListener("groundlane:swapped", ({ detail: { node } }) => {
   if (node.id !== "editor") return;
   ready(node);
+  if (document.getElementById("wrong") || document.getElementById("conflict")) unsaved = true;
   const outcome = ["wrong", "conflict", "simulated"].map((id) => document.getElementById(id)).find(Boolean);
   outcome?.focus({ preventScroll: true });
   outcome?.scrollIntoView({ block: "start", behavior: "instant" });

@@ -1,6 +1,7 @@
 """The keys page: create (shown once), change and revoke."""
 
 import re
+from html import unescape
 from typing import Any
 
 import httpx
@@ -18,8 +19,12 @@ def test_key_is_shown_once_and_works_until_it_is_revoked(client: httpx.Client, g
     assert made.status_code == 201
     (key,) = set(KEY.findall(made.text))
     assert "team &lt;b&gt;red&lt;/b&gt;" in made.text
+    example = unescape(made.text.partition('<pre id="example">')[2].partition("</pre>")[0])
+    assert f"http://127.0.0.1:{gateway.port}/v1/chat/completions" in example
+    assert f"Authorization: Bearer {key}" in example
     listed = client.get("/dashboard/keys").text
     assert key not in listed
+    assert "Authorization: Bearer $GROUNDLANE_KEY" in listed
     assert key[:11] in listed
     (stored,) = gateway.admin.get("/keys", params={"prefix": key[:11]}).json()["items"]
     assert (stored["models"], stored["requests_per_minute"]) == (["gpt-*", "claude-*"], 60)

@@ -180,6 +180,30 @@ def test_switches_apply_only_to_the_version_shown(gateway: Gateway, client: http
     assert (wrong.status_code, "canary_percent: " in wrong.text) == (422, True)
 
 
+def test_enforced_policy_is_switched_to_shadow_only_after_confirmation(gateway: Gateway, client: httpx.Client) -> None:
+    policy = gateway.policy("grounding", scope={"agents": ["to-shadow"]})
+    url = f"{POLICIES}/{policy['id']}"
+    fields = {"version": "1", "mode": "shadow", "canary_percent": "100"}
+    asked = client.post(f"{url}/rollout", data=fields)
+    assert (asked.status_code, stored(gateway, policy["id"])["mode"]) == (409, "enforce")
+    told = asked.text.partition('id="asked"')[2].partition("</section>")[0]
+    assert "No other grounding policy with this scope is enforced." in told
+    assert "Save as a shadow copy" in told
+    assert client.post(f"{url}/rollout", data=fields | {"version": "2"}).status_code == 412
+    other = gateway.policy("grounding", scope={"agents": ["to-shadow"]})
+    assert "No other" not in client.post(f"{url}/rollout", data=fields).text.partition('id="asked"')[2]
+    assert client.post(f"{url}/rollout", data=fields | {"confirmed": "yes"}).status_code == 303
+    assert stored(gateway, policy["id"])["mode"] == "shadow"
+    shown = client.get(url).text
+    assert f'action="{url}/rollout"' not in shown
+    assert "To enforce both policies together" in shown
+    gateway.admin.delete(f"/policies/{other['id']}")
+    assert f'action="{url}/rollout"' in client.get(url).text
+    back = client.post(f"{url}/rollout", data={"version": "2", "mode": "enforce", "canary_percent": "100"})
+    assert back.status_code == 303
+    assert "contradiction: <strong>warned</strong>" in client.get(url).text
+
+
 def test_shadow_copy_is_compared_and_replaces_the_rules_in_force(gateway: Gateway, client: httpx.Client) -> None:
     policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": ["on-trial"]}, priority=3)
     rules = {"min_citations": 0, "contradiction_action": "block"}
@@ -193,6 +217,7 @@ def test_shadow_copy_is_compared_and_replaces_the_rules_in_force(gateway: Gatewa
         assert (copies[-1]["name"], copies[-1]["mode"], done) == (name, "shadow", "done=trial")
     copy = copies[0]
     assert stored(gateway, policy["id"])["version"] == 1
+    assert "X-Groundlane-Agent: on-trial" in client.get(f"{POLICIES}/{copy['id']}").text
     gateway.judge.labels |= {"40 days": Label.CONTRADICTED}
     requests = [ask(gateway, text, grounding={"agent": "on-trial"}) for text in (FINE, f"{FINE} {FALSE}")]
     for request_id in requests:
@@ -212,6 +237,23 @@ def test_shadow_copy_is_compared_and_replaces_the_rules_in_force(gateway: Gatewa
     assert (now["version"], now["mode"], now["priority"], now["name"]) == (2, "enforce", 3, policy["name"])
     assert now["rules"] == copy["rules"]
     assert gateway.admin.get(f"/policies/{copy['id']}").status_code == 404
+
+
+def test_request_is_counted_and_listed_once_for_decisions_in_several_phases(
+    gateway: Gateway, client: httpx.Client
+) -> None:
+    rules = {"min_citations": 0, "contradiction_action": "flag"}
+    policy = gateway.policy("grounding", rules, scope={"agents": ["counted"]})
+    gateway.judge.labels |= {"40 days": Label.CONTRADICTED}
+    request_id = ask(gateway, f"{FINE} {FALSE}", grounding={"agent": "counted"})
+    phases = [each["phase"] for each in gateway.trace(request_id).decisions if each["policy_id"] == policy["id"]]
+    assert len(phases) > 1
+    shown = client.get(f"{POLICIES}/{policy['id']}").text
+    assert re.search(
+        rf">Requests, last 24 hours</a></dt><dd>1</dd><dd class=\"note\">{len(phases)} decisions</dd>", shown
+    )
+    flagged = shown.partition('aria-labelledby="flagged"')[2].partition("</section>")[0]
+    assert flagged.count(f'href="/dashboard/requests/{request_id}"') == 1
 
 
 @pytest.mark.parametrize(

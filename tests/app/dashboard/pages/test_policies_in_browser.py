@@ -110,6 +110,20 @@ def test_rules_that_cannot_work_together_are_named_while_the_form_is_filled_in(p
     page.get_by_role("radiogroup", name="stream_mode").get_by_role("radio", name="hold").check()
     warnings.first.wait_for(state="detached")
 
+    asked = []
+
+    def stay(dialog: Any) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    page.on("dialog", stay)
+    with page.expect_event("dialog"):
+        page.locator(".crumbs a").first.click(no_wait_after=True)
+    assert page.get_by_role("radiogroup", name="unverifiable_action").get_by_role("radio", name="strip").is_checked()
+    page.get_by_role("link", name="Cancel").click()
+    page.wait_for_url("**/dashboard/policies")
+    assert asked == ["beforeunload"]
+
 
 @pytest.mark.usefixtures("played")  # requests to simulate
 def test_form_works_without_javascript(browser: Any, gateway: Gateway, client: httpx.Client) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from app.dashboard.policies.version_diff import changes, conflicts, non_default_rules
+from app.dashboard.policies.version_diff import action_rules, changes, conflicts, non_default_rules
 from app.policy_admin.policy_document import PolicyDraft, parse_document
 
 
@@ -43,6 +43,19 @@ def test_rules_that_an_earlier_version_did_not_store_have_their_defaults() -> No
         old = replace(whole, rules={key: value for key, value in whole.rules.items() if key != name})
         assert changes(old, whole) == []
         assert [found for found, *_ in non_default_rules(old)] == ["min_citations"]
+
+
+def test_outcomes_of_all_action_rules_are_listed_even_if_they_are_the_default() -> None:
+    found = dict(action_rules(draft(rules={"unverifiable_action": "strip"})))
+    assert found == {
+        "violation": "warned",
+        "contradiction": "warned",
+        "unverifiable": "left out",
+        "unjudged": "warned",
+        "reasoning": "passed on",
+        "tool call": "passed on",
+    }
+    assert dict(action_rules(draft("retrieval", {"action_on_stale_source": "drop"})))["stale source"] == "dropped"
 
 
 def test_rules_that_cannot_be_read_are_shown_as_they_are() -> None:
