@@ -24,7 +24,8 @@ _BANDS: Mapping[str, tuple[str, Sequence[float | None]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """The number of requests per value, or per band. A band is a pair of inclusive bounds, either of which may be None.
+    """The number of requests per value, or per band. A band is a pair of bounds, either of which may be None. The
+    first is inclusive, the second exclusive.
     ``complete`` means that all matching requests were counted."""
 
     counts: Mapping[Any, int]
@@ -93,6 +94,6 @@ def _largest(counts: Counter[str]) -> dict[Any, int]:
 
 def _in_bands(values: Sequence[float], edges: Sequence[float | None]) -> dict[Any, int]:
     return {
-        (low, high): sum((low is None or value >= low) and (high is None or value <= high) for value in values)
+        (low, high): sum((low is None or value >= low) and (high is None or value < high) for value in values)
         for low, high in pairwise(edges)
     }

@@ -5,7 +5,7 @@ An SVG stretches to the available width, so labels are HTML text around it, not 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from app.dashboard.formatting import compact, count
 
 _WIDTH, _HEIGHT = 1_000.0, 100.0
+_TICK = 10.0
 Show = Callable[[float | None], str]
 
 
@@ -60,12 +61,13 @@ def stacked(
     low: bool = False,
     before: Series | None = None,
     links: Sequence[str] | None = None,
+    ticks: Sequence[Markup] = (),
 ) -> Markup:
     """Draw a stacked column chart with one column per label of ``axis``. ``before`` is drawn as a line for comparison
-    with the column totals. Each column links to its URL in ``links``."""
+    with the column totals. Each column links to its URL in ``links``. ``ticks`` are drawn above."""
     drawn, top = _columns(len(axis), series, least=_largest([before] if before else []))
     shown = [*series, *_drawn_before(before, drawn, len(axis), top)]
-    return _chart(title, axis, shown, drawn, top, show, low=low, links=links)
+    return _chart(title, axis, shown, drawn, top, show, low=low, links=links, ticks=ticks)
 
 
 def lines(
@@ -78,10 +80,11 @@ def lines(
     low: bool = False,
     before: Series | None = None,
     links: Sequence[str] | None = None,
+    ticks: Sequence[Markup] = (),
 ) -> Markup:
     """Draw a line per series, with gaps where values are missing. ``top`` is the end of the y axis; by default, the
     largest value is rounded up. ``before`` is drawn as an additional line for comparison. Each point links to its URL
-    in ``links``."""
+    in ``links``. ``ticks`` are drawn above."""
     top = top or nice_top(_largest([*series, before] if before else series))
     step = _WIDTH / max(1, len(axis))
     drawn = [
@@ -90,7 +93,7 @@ def lines(
         for values, dots in ((each.values, ""), (_lone(each.values), " dots"))
     ]
     shown = [*series, *_drawn_before(before, drawn, len(axis), top)]
-    return _chart(title, axis, shown, drawn, top, show, low=low, links=links)
+    return _chart(title, axis, shown, drawn, top, show, low=low, links=links, ticks=ticks)
 
 
 def histogram(
@@ -106,6 +109,17 @@ def histogram(
         drawn.append(tag("line", x1=at, x2=at, y1=0, y2=_HEIGHT, class_="marker"))
     ends = [f"{first:g}", f"{(first + last) / 2:g}", f"{last:g}"]
     return _chart(title, axis, series, drawn, top, show, low=False, marks=ends)
+
+
+def ticks(events: Iterable[tuple[float, str]]) -> list[Markup]:
+    """Draw a tick with a tooltip for each event. Its position is from 0 to 1."""
+    drawn = []
+    for at, title in events:
+        x = min(max(at, 0), 1) * _WIDTH
+        drawn.append(tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT, class_="tick-line"))
+        tick = {"x": x - _TICK / 2, "y": 0, "width": _TICK, "height": _TICK}
+        drawn.append(tag("rect", tag("title", title), **tick, class_="tick"))
+    return drawn
 
 
 def share_bar(parts: Sequence[BarPart], *, label: str, tall: bool = False) -> Markup:
@@ -190,6 +204,7 @@ def _chart(
     low: bool,
     marks: Sequence[str] | None = None,
     links: Sequence[str] | None = None,
+    ticks: Sequence[Markup] = (),
 ) -> Markup:
     step = _WIDTH / max(1, len(axis))
     grid = [tag("line", x1=0, x2=_WIDTH, y1=y, y2=y, class_="grid-line") for y in (0.0, _HEIGHT / 2, _HEIGHT)]
@@ -209,7 +224,7 @@ def _chart(
     mark = compact if show is count else show
     ys = tag("div", *(tag("span", mark(value)) for value in (top, top / 2, 0)), class_="ys", aria_hidden="true")
     xs = tag("div", *(tag("span", label) for label in marks or _marks(axis)), class_="xs", aria_hidden="true")
-    plot = tag("div", ys, _svg(*grid, *drawn, *hits, label=title), xs, class_="plot low" if low else "plot")
+    plot = tag("div", ys, _svg(*grid, *drawn, *hits, *ticks, label=title), xs, class_="plot low" if low else "plot")
     head = tag("figcaption", tag("h3", title), _legend(series), class_="chart-head")
     return tag("figure", head, plot, _table(title, _linked(axis, links), series, show), class_="chart")
 

@@ -161,7 +161,7 @@ class ValueFacet(BaseModel):
 
 
 class FacetBand(BaseModel):
-    """A range of values. Bounds are inclusive. A null bound means no limit."""
+    """A range of values. ``min`` is inclusive, ``max`` exclusive. A null bound means no limit."""
 
     min: float | None
     max: float | None

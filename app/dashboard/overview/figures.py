@@ -1,7 +1,7 @@
 """The figures and charts of the overview, each compared with the previous period."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -15,6 +15,7 @@ from app.dashboard.formatting import count, duration, money, percent, whole_perc
 from app.dashboard.labels import ACTIONS
 from app.dashboard.overview.changes import change, change_in_points
 from app.dashboard.overview.time_range import TimeRange
+from app.dashboard.policies.change_log import LoggedChange
 
 Buckets = Sequence[tuple[datetime, RequestStats]]
 
@@ -49,13 +50,15 @@ class PeriodNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewFigure:
-    """A figure with a note, and a description of its change since the previous period."""
+    """A figure with a note, and a description of its change since the previous period. ``shows`` has the filter or the
+    order in which the list of requests explains the figure."""
 
     name: str
     value: str
     note: str = ""
     tone: str = ""
     change: str = ""
+    shows: Mapping[str, str] = field(default_factory=dict)
 
 
 def figures(now: PeriodNumbers, before: PeriodNumbers, range: TimeRange) -> list[OverviewFigure]:
@@ -78,30 +81,35 @@ def figures(now: PeriodNumbers, before: PeriodNumbers, range: TimeRange) -> list
             note=_requests(blocked),
             tone="bad" if blocked else "",
             change=change_in_points(totals.rate("block"), past.rate("block"), period),
+            shows={"action": "block"},
         ),
         OverviewFigure(
             name="Warned or dropped",
             value=percent(flagged),
             note=_requests(warned),
             change=change_in_points(flagged, flagged_past, period),
+            shows={"action": "warn"},
         ),
         OverviewFigure(
             name="Trust",
             value=whole_percent(totals.trust_score),
             note=f"mean of {count(totals.trust_count)} judged",
             change=change_in_points(totals.trust_score, past.trust_score, period),
+            shows={"sort": "trust"},
         ),
         OverviewFigure(
             name="Total latency, p95",
             value=duration(latency.get("p95")),
             note=f"median {duration(latency.get('p50'))}",
             change=change(latency.get("p95"), latency_past.get("p95"), period),
+            shows={"sort": "-latency"},
         ),
         OverviewFigure(
             name="Cost",
             value="price unknown" if used.cost_known is None else money(used.cost),
             note=_priced(used),
             change=change(_float(used.cost_known), _float(used_past.cost_known), period),
+            shows={"sort": "-tokens"},
         ),
     ]
 
@@ -117,14 +125,23 @@ def compared_costs(
 
 
 def overview_charts(
-    now: PeriodNumbers, before: PeriodNumbers, range: TimeRange, link: Callable[[datetime, datetime], str]
+    now: PeriodNumbers,
+    before: PeriodNumbers,
+    range: TimeRange,
+    link: Callable[[datetime, datetime], str],
+    changes: Sequence[LoggedChange] = (),
 ) -> list[Markup]:
     """Draw the charts of the page. A line shows the previous period. ``link`` returns the URL of the requests between
-    two times; each point of a chart links to its requests."""
+    two times; each point of a chart links to its requests. Ticks mark the ``changes`` of policies."""
     starts = [start for start, _ in now.buckets]
     links = [link(start, start + timedelta(seconds=range.step_s)) for start in starts]
     axis = charts.time_axis(starts, range.step_s)
     shift = range.since - range.before().since
+    drawn_seconds = range.step_s * max(1, len(starts))
+    ticks = charts.ticks(
+        ((each.ts - starts[0]).total_seconds() / drawn_seconds, f"{each.name}: {each.word} by {each.actor}")
+        for each in changes
+    )
 
     def series(named: Sequence[tuple[str, str]], value: Callable[[RequestStats, str], float | None]) -> list[Series]:
         found = [
@@ -147,8 +164,12 @@ def overview_charts(
     cost, cost_before = spent("Cost", lambda used: float(used.cost))
     actions = series(NAMED_ACTIONS, lambda of, key: of.actions[key])
     return [
-        charts.stacked("Requests by action", axis, actions, before=past(lambda of: of.requests), links=links),
-        charts.stacked("Requests by verdict", axis, series(_VERDICTS, lambda of, key: of.verdicts[key]), links=links),
+        charts.stacked(
+            "Requests by action", axis, actions, before=past(lambda of: of.requests), links=links, ticks=ticks
+        ),
+        charts.stacked(
+            "Requests by verdict", axis, series(_VERDICTS, lambda of, key: of.verdicts[key]), links=links, ticks=ticks
+        ),
         charts.lines(
             "Trust",
             axis,
@@ -157,6 +178,7 @@ def overview_charts(
             top=1.0,
             before=past(lambda of: of.trust_score),
             links=links,
+            ticks=ticks,
         ),
         charts.stacked(
             "Mean latency by part",
@@ -165,9 +187,10 @@ def overview_charts(
             show=duration,
             before=past(lambda of: mean_latency(of, "total")),
             links=links,
+            ticks=ticks,
         ),
-        charts.stacked("Tokens", axis, tokens, before=tokens_before, links=links),
-        charts.stacked("Cost", axis, cost, show=money, before=cost_before, links=links),
+        charts.stacked("Tokens", axis, tokens, before=tokens_before, links=links, ticks=ticks),
+        charts.stacked("Cost", axis, cost, show=money, before=cost_before, links=links, ticks=ticks),
     ]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -112,7 +113,10 @@ async def show(
         range=range,
         totals=now.totals,
         figures=figures(now, before, range),
-        charts=overview_charts(now, before, range, lambda since, until: _requests_url(query, since, until)),
+        charts=overview_charts(
+            now, before, range, lambda since, until: _requests_url(query, since, until), changes[:_MOST_CHANGES]
+        ),
+        requests_url=partial(_all_requests_url, query, range),
         changes=changes[:_MOST_CHANGES],
         more_changes=len(changes) > _MOST_CHANGES,
         split=_split(now.totals),
@@ -175,6 +179,15 @@ def _requests_url(query: OverviewQuery, since: datetime, until: datetime) -> str
     filters = query.model_dump(include={"agent", "model", "policy"}, exclude_none=True)
     times = {"since": f"{since:%Y-%m-%dT%H:%M}", "until": f"{until:%Y-%m-%dT%H:%M}"}
     return f"/dashboard/requests?{urlencode(filters | times)}"
+
+
+def _all_requests_url(query: OverviewQuery, range: TimeRange, **changes: str) -> str:
+    """Return the URL of the page's requests, with its filters and time range, after adding ``changes``."""
+    filters = query.model_dump(include={"agent", "model", "policy"}, exclude_none=True)
+    times = {"since": f"{range.since:%Y-%m-%dT%H:%M}"}
+    if query.to is not None:
+        times["until"] = f"{range.until:%Y-%m-%dT%H:%M}"
+    return f"/dashboard/requests?{urlencode(filters | times | changes)}"
 
 
 def _split(totals: RequestStats) -> list[dict[str, Any]]:

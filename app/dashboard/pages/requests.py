@@ -238,9 +238,10 @@ def _facet_links(keys: Mapping[str, str], query: RequestsQuery, facets: RequestF
         }
         for name, title in (("verdict", "Verdict"), ("status", "Status"), ("key", "Key"))
     ]
-    for name, title, low, high, scale, unit in (
-        ("latency_ms", "Latency", "min_ms", "max_ms", 1, "s"),
-        ("trust", "Trust", "min_trust", "max_trust", 100, "%"),
+    # The filters' bounds are inclusive, and the upper bounds of the bands exclusive: the link goes up to just below.
+    for name, title, low, high, scale, below, unit in (
+        ("latency_ms", "Latency", "min_ms", "max_ms", 1, 0.001, "s"),
+        ("trust", "Trust", "min_trust", "max_trust", 100, 0.01, "%"),
     ):
         facet = facets.bands[name]
         shown = 0.001 if unit == "s" else 100
@@ -248,7 +249,7 @@ def _facet_links(keys: Mapping[str, str], query: RequestsQuery, facets: RequestF
             (
                 _band(start, end, shown, unit),
                 count,
-                query.narrowed_url(**{low: _scaled(start, scale), high: _scaled(end, scale)}),
+                query.narrowed_url(**{low: _scaled(start, scale), high: _scaled(end, scale, below)}),
             )
             for (start, end), count in facet.counts.items()
             if count
@@ -257,14 +258,14 @@ def _facet_links(keys: Mapping[str, str], query: RequestsQuery, facets: RequestF
     return [group for group in found if group["links"]]
 
 
-def _scaled(bound: float | None, scale: float) -> str | None:
-    return None if bound is None else f"{bound * scale:g}"
+def _scaled(bound: float | None, scale: float, less: float = 0) -> str | None:
+    return None if bound is None else f"{bound * scale - less:.10g}"
 
 
 def _band(low: float | None, high: float | None, scale: float, unit: str) -> str:
     space = "" if unit == "%" else " "
     if low is None:
-        return f"up to {high * scale if high else 0:g}{space}{unit}"
+        return f"below {high * scale if high else 0:g}{space}{unit}"
     if high is None:
         return f"from {low * scale:g}{space}{unit}"
     return f"{low * scale:g} to {high * scale:g}{space}{unit}"

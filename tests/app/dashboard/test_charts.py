@@ -15,6 +15,7 @@ from app.dashboard.charts import (
     share_bar,
     stacked,
     tag,
+    ticks,
     time_axis,
     timing_bar,
 )
@@ -72,6 +73,14 @@ def test_histogram_draws_its_marker_at_the_value() -> None:
     chart = histogram("T", [0, 0.5, 1], [Series(name="A", values=[1, 2], tone="good")], marker=0.25)
     (marker,) = [line for line in ElementTree.fromstring(chart).iter("line") if line.get("class") == "marker"]
     assert marker.get("x1") == marker.get("x2") == "250"
+
+
+def test_ticks_are_drawn_at_their_position_with_their_title() -> None:
+    chart = stacked(
+        "T", AXIS, [Series(name="A", values=[1, 2], tone="good")], ticks=ticks([(0.25, "<changed>"), (2, "b")])
+    )
+    drawn = [each for each in ElementTree.fromstring(chart).iter("rect") if each.get("class") == "tick"]
+    assert [(each.get("x"), each[0].text) for each in drawn] == [("245", "<changed>"), ("995", "b")]
 
 
 def test_parts_of_a_timing_bar_are_placed_at_their_time() -> None:

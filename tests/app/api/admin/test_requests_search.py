@@ -166,6 +166,8 @@ async def test_filters_and_their_counts(
     assert (facets["total"], facets["complete"]) == (len(wanted), True)
     for name in ("verdict", "status", "key", "action"):
         assert sum(each["count"] for each in facets[name]["values"]) == len(wanted)
+    assert sum(each["count"] for each in facets["latency_ms"]["bands"]) == len(wanted)
+    assert sum(each["count"] for each in facets["trust"]["bands"]) == sum(number % 8 != 0 for number in wanted)
 
 
 @pytest.mark.parametrize("sort", ["-time", "time", "-latency", "trust", "-tokens"])

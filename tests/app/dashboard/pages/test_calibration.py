@@ -52,13 +52,13 @@ def test_threshold_counts_blocked_runs_and_feedback(client: httpx.Client) -> Non
         "at": "0.50", "runs": "19", "share": "47.5%", "good": "10", "bad": "9",
         "right": "67%", "marked_bad": "2", "marked": "3", "caught": "100%",
     }  # fmt: skip
-    assert "Scores of 40 runs" in page
+    assert "Scores of 40 requests" in page
 
 
 def test_initial_threshold_is_the_percentile_of_good_runs(client: httpx.Client) -> None:
     """The 10th percentile of 31 good runs is the fourth: 0.1 (marked good), 0.25, 0.275, 0.325 (0.3 is bad)."""
     page = client.get("/dashboard/calibration", params={"agent": AGENT, "percentile": 10}).text
-    assert "10% of good runs score 0.325 or less" in page
+    assert "10% of good requests score 0.325 or less" in page
     assert figures(page)["at"] == "0.32"
 
 
@@ -73,7 +73,7 @@ def test_threshold_is_filled_into_the_policy_form_but_not_saved(gateway: Gateway
     way = f"/dashboard/calibration?policy={policy['id']}&amp;agent={AGENT}"
     assert way in client.get(f"/dashboard/policies/{policy['id']}").text
     page = client.get(way.replace("&amp;", "&")).text
-    assert "Scores of 40 runs" in page
+    assert "Scores of 40 requests" in page
     assert f'value="{policy["id"]}" selected' in page
     asked = {"policy": policy["id"], "threshold": "0.32", "score": "average", "block": "on"}
     answer = client.get("/dashboard/calibration/draft", params=asked)
@@ -99,7 +99,7 @@ def test_threshold_is_moved_by_pointer_and_keys_and_becomes_a_draft(page: Any, g
     page.get_by_label("Policy").select_option(policy["id"])
     page.get_by_label("Agent").fill(AGENT)
     page.wait_for_url(f"**agent={AGENT}**")
-    assert page.get_by_role("heading", name="Scores of 40 runs").is_visible()
+    assert page.get_by_role("heading", name="Scores of 40 requests").is_visible()
     slider = page.get_by_role("slider", name="Threshold")
     slider.fill("0.5")
     assert page.locator("[data-figure=runs]").inner_text() == "19"

@@ -20,9 +20,9 @@ def test_statistics_match_the_admin_api(client: httpx.Client, gateway: Gateway, 
     told = gateway.admin.get("/stats", params={"agent": "leaflet-desk"}).json()["totals"]
     shown = client.get("/dashboard/", params={"agent": "leaflet-desk"}).text
     assert told["requests"] > 50
-    assert f"<dt>Requests</dt><dd>{told['requests']}</dd>" in shown
+    assert f">Requests</a></dt><dd>{told['requests']}</dd>" in shown
     assert f'<dd class="note">{told["actions"]["block"]} requests</dd>' in shown
-    assert f"<dt>Trust</dt><dd>{told['trust_score']:.0%}</dd>" in shown
+    assert f">Trust</a></dt><dd>{told['trust_score']:.0%}</dd>" in shown
 
 
 @pytest.mark.parametrize("span", ["hour", "day", "week", "month", "quarter"])
@@ -54,7 +54,7 @@ def test_tokens_and_costs_match_the_admin_api(client: httpx.Client, gateway: Gat
     told = gateway.admin.get("/usage", params=params).json()
     shown = client.get("/dashboard/", params={**day, "agent": "spender", "cost": cost}).text
     assert f"Tokens and cost by {cost}" in shown
-    assert f"<dt>Cost</dt><dd>${told['totals']['cost_usd']:,.2f}</dd>" in shown
+    assert f">Cost</a></dt><dd>${told['totals']['cost_usd']:,.2f}</dd>" in shown
     assert "The price is unknown for" in shown
     assert "Cost, in the period before" in shown
     for group in told["groups"]:
@@ -81,7 +81,7 @@ def test_custom_range_is_compared_with_the_period_before(client: httpx.Client, g
     write(gateway.database, requests)
     params = {"from": "2025-06-04T00:00", "to": "2025-06-05T00:00", "agent": "compared"}
     shown = client.get("/dashboard/", params=params).text
-    assert "<dt>Requests</dt><dd>6</dd>" in shown
+    assert ">Requests</a></dt><dd>6</dd>" in shown
     assert "50% more than in the period before" in shown
     assert "up 100 points from 0.0% in the period before" in shown
     assert shown.count('class="curve before tone-before"') == 5
@@ -91,8 +91,21 @@ def test_custom_range_is_compared_with_the_period_before(client: httpx.Client, g
     assert shown.count(f'href="/dashboard/requests?{hour}"') == 12
     listed = client.get(f"/dashboard/requests?{html.unescape(hour)}").text
     assert listed.count('class="whole-row"') == 6
+    # So do the figures, with the page's time range.
+    day = "agent=compared&amp;since=2025-06-04T00%3A00&amp;until=2025-06-05T00%3A00"
+    for figure, more in (("Requests", ""), ("Blocked", "&amp;action=block"), ("Warned or dropped", "&amp;action=warn")):
+        assert f'<dt><a href="/dashboard/requests?{day}{more}">{figure}</a></dt>' in shown
+    assert client.get(f"/dashboard/requests?{html.unescape(day)}").text.count('class="whole-row"') == 6
     # A preset ends the custom range.
     assert 'href="/dashboard/?agent=compared&amp;span=week"' in shown
+
+
+def test_charts_mark_policy_changes(client: httpx.Client, gateway: Gateway) -> None:
+    policy = gateway.policy("retrieval", name="Marked <here>", scope={"agents": ["nobody"]})
+    shown = client.get("/dashboard/", params={"policy": policy["id"]}).text
+    assert "Policy changes" in shown
+    charts = client.get("/dashboard/").text
+    assert charts.count("<title>Marked &lt;here&gt;: created by ") == 6
 
 
 @pytest.mark.parametrize(
@@ -241,7 +254,7 @@ def test_fresh_gateway_has_an_overview(start_gateway: Callable[..., Gateway]) ->
         assert "No decisions yet" in empty
         write(gateway.database, events(3, seed=11))
         play(gateway)
-        assert "<dt>Requests</dt><dd>7</dd>" in client.get("/dashboard/").text
+        assert ">Requests</a></dt><dd>7</dd>" in client.get("/dashboard/").text
         assert json.dumps(AGENT)[1:-1] in client.get("/dashboard/").text
 
 

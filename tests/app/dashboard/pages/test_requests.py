@@ -185,6 +185,28 @@ def test_counts_match_the_narrowed_list(client: httpx.Client) -> None:
         assert total == [number], name
 
 
+def test_failed_request_is_not_shown_as_allowed(client: httpx.Client, gateway: Gateway) -> None:
+    now = datetime.now(UTC)
+    failures = {"completed": 200, "upstream_error": 502, "failed": 403}
+    write(
+        gateway.database,
+        [
+            event(f"req_outcome_{status}", ts=now, agent="failing-desk", status=status, http_status=code)
+            for status, code in failures.items()
+        ],
+    )
+    listed = client.get(f"{LIST}?agent=failing-desk").text.partition("<tbody>")[2].partition("</tbody>")[0]
+    badges = {
+        row.partition("req_outcome_")[2].partition('"')[0]: re.findall(r'<span class="badge (\w+)">', cell)
+        for row in listed.split("</tr>")[:-1]
+        for cell in re.findall(r'<td class="c-action">(.*?)</td>', row, re.S)
+    }
+    assert badges == {"completed": ["allow"], "upstream_error": ["bad"], "failed": ["bad"]}
+    trace = client.get(f"{LIST}/req_outcome_upstream_error").text.partition("<h1")[2].partition("</header>")[0]
+    assert "upstream error" in trace
+    assert 'class="badge allow"' not in trace
+
+
 def test_columns_are_chosen_in_the_address_and_remembered(client: httpx.Client) -> None:
     with httpx.Client(base_url=client.base_url, cookies=dict(client.cookies)) as browser:
         chosen = browser.get(f"{LIST}?columns=tokens&columns=key&columns=nonsense").text
