@@ -112,15 +112,12 @@ def test_rules_that_cannot_work_together_are_named_while_the_form_is_filled_in(p
 
     asked = []
 
-    def stay(dialog: Any) -> None:
+    def leave(dialog: Any) -> None:
         asked.append(dialog.type)
-        dialog.dismiss()
+        dialog.accept()
 
-    page.on("dialog", stay)
-    with page.expect_event("dialog"):
-        page.locator(".crumbs a").first.click(no_wait_after=True)
-    assert page.get_by_role("radiogroup", name="unverifiable_action").get_by_role("radio", name="strip").is_checked()
-    page.get_by_role("link", name="Cancel").click()
+    page.on("dialog", leave)
+    page.locator(".crumbs a").first.click()
     page.wait_for_url("**/dashboard/policies")
     assert asked == ["beforeunload"]
 
