@@ -206,6 +206,7 @@ class GroundingChecker:
         llm: bool = True,
         is_json: bool = False,
         question: str = "",
+        message: str = "",
         conversation: str = "",
         resolves: Resolves | None = None,
     ) -> ReplyCheck:
@@ -221,6 +222,7 @@ class GroundingChecker:
             is_json: the reply is expected to be JSON, of which the string values are judged.
             question: the question that the reply answers. A reply that begins with a pronoun or a fragment is read in
                 its context.
+            message: the user's message with the question. A "yes" or a courtesy may answer any part of it.
             conversation: everything that the user wrote, including the question. Text that names nothing beyond it and
                 the documents may be harmless.
             resolves: whether a bracketed text, including its brackets, is a citation marker that names a document.
@@ -239,7 +241,9 @@ class GroundingChecker:
             else None
         )
         known = KnownText(question=conversation or question, documents=evidence.documents)
-        extractor: ClaimExtractor = self._extractor or HeuristicClaimExtractor(known=known, resolves=resolves)
+        extractor: ClaimExtractor = self._extractor or HeuristicClaimExtractor(
+            known=known, resolves=resolves, message=message or question or (None if conversation else "")
+        )
         escalation = None
         if llm and self._llm is not None and self._llm.ready:
             escalation = LlmEscalation(self._llm, evidence, max_sources=max_sources_per_claim, correct=correct)

@@ -4,13 +4,12 @@ It is harmless if it is visible text or markup that is not part of any claim.
 """
 
 import re
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
-from judges.text.fragments import Fragment, FragmentKind, Resolves, join_surrogates
+from judges.text.fragments import SYMBOLS, Fragment, FragmentKind, Resolves, is_symbol, join_surrogates
 from judges.text.markdown import code_fragments, fragments
 from judges.types import ClaimVerdict, Part, Sentence, Span, Standing
 
@@ -20,7 +19,7 @@ SYMBOL = "symbol"
 
 _WORDLESS = re.compile(
     r"(?P<address>(?:[a-zA-Z][a-zA-Z0-9+.-]{1,30}://|www\.|mailto:)\S+)"
-    r"|(?P<symbol>[\ud800-\udbff][\udc00-\udfff]|[^\x00-\x7f])"
+    rf"|(?P<symbol>[\ud800-\udbff][\udc00-\udfff]|(?!(?<=\[)\^){SYMBOLS.pattern})"  # "[^" begins a footnote
 )
 _ADDRESS_ATTRIBUTE = re.compile(r"(?:href|src)\s*=\s*(?P<value>\"[^\"\s]*\"|'[^'\s]*'|[^\"'\s]+)", re.IGNORECASE)
 _SHOWN = frozenset([FragmentKind.TEXT, FragmentKind.SYNTAX, FragmentKind.ORDINAL, FragmentKind.MARKER])
@@ -166,7 +165,7 @@ def _wordless_parts(text: str, offset: int, span: Span, known: KnownText) -> Ite
 
 
 def _says_nothing(character: str) -> bool:
-    return unicodedata.category(character)[0] in "LMNPZ" or character in _DECORATION
+    return character in _DECORATION or not is_symbol(character)
 
 
 def _code_parts(text: str, offset: int, claims: _Claims, known: KnownText) -> Iterator[Part]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.events.recorder import RequestRecorder, Timings
 from app.gateway.retrieval import Retrieval
 from app.protocols.documents import ParsedRequest
-from app.protocols.documents.parsed_request import asked_in, question_of, questions_in, questions_of, written_by_user
+from app.protocols.documents.parsed_request import last_message, question_of, questions_of, written_by_user
 from app.reply.checks.final_checks import FinalCheck
 from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice
@@ -125,6 +125,7 @@ def _open_check(
         correct=settings.corrects and context.strippable,
         is_json=context.is_json,
         question=context.asked,
+        message=context.message,
         conversation=context.conversation,
         resolves=partial(names_only_documents, names=context.names),
     )
@@ -144,6 +145,7 @@ def reply_context(
     decision, available = retrieval.decision, checker.available
     judges = retrieval.shadowed or retrieval.mode is not Mode.UNTOUCHED
     body, query = (parsed.body, parsed.query) if judges else ({}, None)  # only a judge needs the question
+    message = query or last_message(body)
     unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
     return ReplyContext(
         request_id=request_id,
@@ -163,8 +165,9 @@ def reply_context(
         final_checks=final_checks,
         earlier=retrieval.earlier,
         is_json=parsed.is_json,
-        asked=question_of(query) if query else asked_in(body),
-        question=questions_of(query) if query else questions_in(body),
+        message=message,
+        asked=question_of(message),
+        question=questions_of(message),
         conversation=written_by_user(body, query),
         documents_may_follow=parsed.late,
     )

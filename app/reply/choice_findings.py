@@ -42,9 +42,9 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     and otherwise None. ``expected`` is the number of choices. ``final_checks`` run at the end of the reply. They use
     ``citation_checker`` and ``earlier``, which contains the claims of earlier replies in the run. ``strippable`` means
     that sentences can be left out or replaced. ``is_json`` means that the reply must be JSON. ``indivisible`` means
-    that the JSON reply is also held, so text that would be left out blocks the whole reply instead. ``asked`` is the
-    question, ``question`` contains all questions in the user's last message, and ``conversation`` is everything that
-    the user wrote. ``documents_may_follow`` means that the reply may contain documents.
+    that the JSON reply is also held, so text that would be left out blocks the whole reply instead. ``message``
+    is the user's last message, ``asked`` its question, ``question`` all of its questions, and ``conversation``
+    everything that the user wrote. ``documents_may_follow`` means that the reply may contain documents.
     """
 
     request_id: str
@@ -65,6 +65,7 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     earlier: Sequence[Claim] = ()
     citation_checker: Callable[[], CitationChecker | None] | None = None
     is_json: bool = False
+    message: str = ""
     asked: str = ""
     question: str = ""
     conversation: str = ""

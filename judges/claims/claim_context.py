@@ -9,7 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from judges.text.languages.rules import ClaimRules
-from judges.text.markdown import HEADING, ITEM
+from judges.text.markdown import HEADING, ITEM, ROW
 from judges.types import Sentence
 
 QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]{0,30}[)\]*_\s]{0,60}\Z")
@@ -19,6 +19,9 @@ _TITLE_NUMBER = re.compile(r"\A\s*\d{1,2}[.)]\s+")
 _TITLE = re.compile(r"\s*(\*\*|__)(?P<title>[^*_\n]{1,80})\1:?\s*\Z")
 _NUMBERED = re.compile(r"\s*\(?\d{1,3}[.)]")
 _NUMBER = re.compile(r"\A\s*+(?:>\s?){0,8}\(?(\d{1,3})[.)](?!\S)")
+_NUMBERING = re.compile(r"\W*(?:(?P<digits>\d{1,3}(?:\.\d{1,3}){0,3})|(?P<letters>[ivx]{1,5}|[a-z]))[.)](?=\W)")
+_ROMAN_LISTED = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx"
+_ROMAN = _ROMAN_LISTED.split()
 _NUMBERED_TITLE = re.compile(rf"{_NUMBERED.pattern}\s+{_TITLE.pattern}")
 _TITLES = frozenset("#*_")
 """Characters that a title can begin with."""
@@ -157,20 +160,22 @@ class ContextFinder:
             elif stated := self._stated(sentence):
                 yield stated
 
-    def question_before(self, previous: Sequence[Sentence]) -> str:
-        """Return the nearest question before a sentence, or the user's question if there is none nearby."""
-        asked = previous[0].plain if previous and previous[0].index < 0 else ""
-        recent = reversed(previous[-_MAX_LOOK_BACK:])
-        return next((one.plain for one in recent if QUESTION.search(one.plain)), asked)
-
-    def has_statement(self, previous: Sequence[Sentence]) -> bool:
-        """Return whether a sentence after the nearest question makes a claim."""
+    def asked_before(
+        self, previous: Sequence[Sentence], message: str | None, is_courtesy: Callable[[str], bool]
+    ) -> tuple[str | None, bool]:
+        """Return the text that a "yes" after ``previous`` may answer, and whether a claim was made since: the nearest
+        question; a label or refusal, if only courtesies follow it; or the user's ``message``."""
+        stated = False
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
-            if QUESTION.search(sentence.plain) or sentence.index < 0:
-                return False
-            if self._stated(sentence):
-                return True
-        return False
+            if sentence.index < 0:
+                break
+            if QUESTION.search(sentence.plain):
+                return sentence.plain, stated
+            if sentence.in_code or ROW.match(sentence.text) or self._stated(sentence):
+                stated = True
+            elif not stated and has_words(sentence.plain) and not is_courtesy(sentence.plain):
+                return sentence.plain, False
+        return message, stated
 
     def _question(self, previous: Sequence[Sentence]) -> str:
         """Return the last question if no claim follows it, otherwise ""."""
@@ -182,14 +187,17 @@ class ContextFinder:
         return ""
 
     @staticmethod
-    def unexpected_number(sentence: Sentence, previous: Sequence[Sentence]) -> str:
-        """Return the number of a list item if the previous number is missing above it ("8." without a "7."), otherwise
-        ""."""
-        number = _number_of(sentence)
-        if number is None or number <= 1:
+    def unexpected_number(sentence: Sentence, previous: Sequence[Sentence], *, label: bool = False) -> str:
+        """Return the number of a list item or, with ``label``, of a label, if it isn't the first and the previous one
+        is missing above it ("8." without a "7."). Otherwise, return ""."""
+        numbers = _numbers_of(sentence.text, sentence.plain if label else "")
+        wanted = {before for number in numbers for before in _before(number)}
+        if not numbers or () in wanted:
             return ""
-        counted = any(_number_of(earlier) == number - 1 for earlier in reversed(previous[-_MAX_LOOK_BACK:]))
-        return "" if counted else f"{number}."
+        for earlier in reversed(previous[-_MAX_LOOK_BACK:]):
+            if not wanted.isdisjoint(_numbers_of(earlier.text, earlier.plain)):
+                return ""
+        return f"{min(numbers)[-1]}."
 
     def _heading(self, title: Sentence) -> str:
         """Return the text of a heading, or "" for a generic one such as "Summary"."""
@@ -216,9 +224,30 @@ def starts_item(sentence: Sentence) -> bool:
     return bool(ITEM.match(sentence.text))
 
 
-def _number_of(sentence: Sentence) -> int | None:
-    found = _NUMBER.match(sentence.text)
-    return int(found[1]) if found else None
+@lru_cache(maxsize=256)
+def _numbers_of(raw: str, plain: str) -> frozenset[tuple[int | str, ...]]:
+    """Return what the number at the beginning of a text may mean: (8, 1) for "8.1.", ("roman", 5) and ("letter", 22)
+    for "v)". A number in ``raw`` text must be that of a list item."""
+    if found := _NUMBER.match(raw):
+        return frozenset([(int(found[1]),)])
+    found = _NUMBERING.match(plain.lower())
+    if found is None:
+        return frozenset()
+    if found["digits"]:
+        return frozenset([tuple(map(int, found["digits"].split(".")))])
+    letters = found["letters"]
+    readings: set[tuple[int | str, ...]] = {("letter", ord(letters) - ord("a") + 1)} if len(letters) == 1 else set()
+    if letters in _ROMAN:
+        readings.add(("roman", _ROMAN.index(letters) + 1))
+    return frozenset(readings or [("letter", 0)])
+
+
+def _before(number: tuple[int | str, ...]) -> Sequence[tuple[int | str, ...]]:
+    """Return the numbers that may precede ``number``; () if it can be the first."""
+    *outer, last = number
+    if last != 1:
+        return [(*outer, int(last) - 1)]
+    return [()] if not outer or isinstance(outer[0], str) else [tuple(outer)]
 
 
 def is_title(sentence: Sentence) -> bool:

@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import attrgetter
 
 from msgspec import Struct
@@ -28,6 +29,8 @@ _NOTE = re.compile(r"\s*(?:\[\^|[¹²³⁴-⁹])")
 """The beginning of a footnote."""
 _DIGITS = re.compile(r"\d+")
 _MIN_CLAUSE_WORDS = 4
+_MAX_MESSAGE = 600
+"""Maximum number of characters of a message that a "yes" may answer as a whole."""
 _START = attrgetter("start")
 
 
@@ -54,18 +57,23 @@ class HeuristicClaimExtractor:
         resolves: returns whether a bracketed text is a citation marker that names one of the documents. Without it,
             everything that looks like a marker is treated as one.
         languages: codes of the phrase tables to use. Raises ValueError for a language without a table.
+        message: the user's message, which a "yes" or a courtesy may answer: None if it isn't known, "" if there is
+            none.
     """
 
     def __init__(
         self,
         *,
         known: KnownText | None = None,
+        message: str | None = "",
         resolves: Resolves | None = None,
         languages: Sequence[str] = LANGUAGES,
     ) -> None:
         self._rules = claim_rules(tuple(languages))
         self._harmless = HarmlessText(known or AnyText(), languages)
         self._resolves = resolves
+        self._message = message
+        self._is_polite = lru_cache(maxsize=256)(self._has_only_courtesies)
         self._contexts = ContextFinder(self._rules, self._stated)
         # Cached, because each sentence is read again as context of the next.
         self._clauses: dict[tuple[int, str], Sequence[_Clause]] = {}
@@ -86,12 +94,13 @@ class HeuristicClaimExtractor:
         pieces = fragments(sentence.text, self._resolves)
         number = self._contexts.unexpected_number(sentence, previous)
         whole = _trimmed(sentence.text, 0, len(sentence.text))
-        if not number and (answered := self._answered(spoken(pieces), previous)) is not None:
+        clauses = self._clauses_of(sentence, pieces)
+        if not number and (answered := self._answered(spoken(pieces), clauses, previous)) is not None:
             return [_claim(sentence, _Clause(answered, *whole))]
         above = self._contexts.above(sentence, previous)
         claims: list[Claim] = []
         before: str | None = None
-        for clause in self._clauses_of(sentence, pieces):
+        for clause in clauses:
             if self._is_listed_source(clause.text, above.nearest):
                 continue
             context, question = self._contexts.context_of(
@@ -100,9 +109,13 @@ class HeuristicClaimExtractor:
             told = replace(clause, text=f"{number} {clause.text}") if number and before is None else clause
             claims.append(_claim(sentence, told, context=context, question=question))
             before = clause.text
-        if number and not claims:
+        if claims:
+            return claims
+        if number:
             return [_claim(sentence, _Clause(f"{number} {spoken(pieces)}", *whole))]
-        return claims
+        if self._contexts.unexpected_number(sentence, previous, label=True):
+            return [_claim(sentence, _Clause(spoken(pieces), *whole))]
+        return []
 
     def _clauses_of(self, sentence: Sentence, pieces: Sequence[Fragment] = ()) -> Sequence[_Clause]:
         """Return the clauses of ``sentence``. Pass its fragments if they are already known."""
@@ -123,7 +136,7 @@ class HeuristicClaimExtractor:
         labelled = is_title(sentence) or (marked and bool(_NAME.fullmatch(spoken(pieces))))
         found = []
         for start, end, read in _parts(text, pieces):
-            if labelled and self._harmless.is_label(read):
+            if labelled and self._harmless.is_label(read, numbering=True):
                 continue
             if (clause := self._clause(read)) is not None:
                 claim, question = clause
@@ -153,7 +166,7 @@ class HeuristicClaimExtractor:
             if refused := harmless.refusal(rest):
                 rest, said = self._after_contrast(rest[refused:].lstrip()), True
                 continue
-            if end := harmless.prefix(rest):
+            if (end := harmless.prefix(rest)) and not (said and harmless.is_answer(rest)):
                 rest = rest[end:].lstrip()
                 continue
             question, bare = self._without_introduction(rest)
@@ -166,7 +179,8 @@ class HeuristicClaimExtractor:
             break
         if not has_words(rest):
             return (rest, asked) if self._is_unknown_address(rest) else None
-        if harmless.is_question(rest) or (COLON.search(rest) and harmless.is_label(rest)):
+        is_lead_in = rest == text and COLON.search(rest) is not None
+        if harmless.is_question(rest) or (is_lead_in and harmless.is_label(rest, numbering=True)):
             return None
         told = rest if rest == text else rest[:1].upper() + rest[1:]
         return (told.rstrip("?？ ") + "." if QUESTION.search(told) and rest != text else told), asked
@@ -202,14 +216,34 @@ class HeuristicClaimExtractor:
             resolves is None or all(resolves(f"[{number}]") for number in _DIGITS.findall(attribution))
         )
 
-    def _answered(self, text: str, previous: Sequence[Sentence]) -> str | None:
-        """Return the question followed by ``text`` if ``text`` answers it with "Yes" or "No"; otherwise None."""
-        if not self._harmless.is_answer(text):
+    def _answered(self, text: str, clauses: Sequence[_Clause], previous: Sequence[Sentence]) -> str | None:
+        """Return ``text`` after the question if it answers that with "yes", "no" or a courtesy that may mean either,
+        otherwise None. If ``text`` begins with such a courtesy and also makes claims (``clauses``), return it without
+        the question."""
+        harmless = self._harmless
+        if not harmless.is_answer(text):
             return None
-        question = self._contexts.question_before(previous)
-        if not self._harmless.answers(text, question, stated=self._contexts.has_statement(previous)):
+        asked, stated = self._contexts.asked_before(previous, self._message_before(previous), self._is_polite)
+        if not harmless.answers(text, asked, stated=stated):
             return None
-        return f"{question} {text}" if question else text
+        return text if not asked or (clauses and harmless.prefix(text)) else f"{asked} {text}"
+
+    def _message_before(self, previous: Sequence[Sentence]) -> str | None:
+        """Return the user's message, or the paragraph with the question if the message is long."""
+        message = self._message
+        question = previous[0].plain if previous and previous[0].index < 0 else ""
+        if message is None or len(message) <= _MAX_MESSAGE:
+            return message or question
+        at = message.rfind(question) if question else -1
+        if at < 0:
+            return None
+        start = max(message.rfind("\n\n", 0, at), at - _MAX_MESSAGE, 0)
+        end = message.find("\n\n", at + len(question))
+        return message[start : end if end >= 0 else None][: 3 * _MAX_MESSAGE].strip()
+
+    def _has_only_courtesies(self, text: str) -> bool:
+        """Return whether ``text`` consists of courtesies."""
+        return self._harmless.is_courtesy(text[self._harmless.prefix(text) :])
 
     def _is_listed_source(self, text: str, nearest: str) -> bool:
         """Return whether ``text`` is an item of a list of sources that names nothing new."""

@@ -10,9 +10,11 @@ from functools import lru_cache
 from typing import Final
 
 from judges.claims.known_text import KnownText
+from judges.claims.open_questions import asks_no_yes_or_no
 from judges.features.numbers import vocabulary
 from judges.features.words import lexicon
 from judges.features.words.document_text import words_of
+from judges.text.fragments import has_symbol
 from judges.text.languages.rules import (
     APOLOGY,
     HAVING,
@@ -32,7 +34,8 @@ from judges.text.languages.rules import (
 _END_MARKS: Final = '.!…。！,:：)]"”’*_'
 _START: Final = re.compile(r"[\s(\[\"“‘*_¡¿.…!–—-]*")
 _QUESTION: Final = re.compile(r"[?？]\s*\Z")
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?？])\s+|\n")
+_LED: Final = " ,:;!.…–—-"
+"""Punctuation around an introduction."""
 _ALSO: Final = re.compile(r"\s*(?:(?:or|nor|and|oder|noch|und|ou|ni|et|o|y)\s+)?(?P<asks>(?:whether|if|ob|si)\b)?")
 _SUBORDINATE: Final = re.compile(r"\s*(?:ob|wie|was|wann|welche\w*|wer|wo)\b")
 """German subordinate clauses, which follow a comma."""
@@ -56,7 +59,7 @@ _UNITS: Final = frozenset({*vocabulary.UNITS, *vocabulary.PERIODS, *vocabulary.C
 _THAT: Final = re.compile(r"(?<!\w)(?:that|dass|que)\s+(?!you\b|i\b|we\b|sie\b|ich\b|wir\b|vous\b|je\b|nous\b)")
 """Words in a question that introduce text stated as a fact."""
 _JOINS: Final = re.compile(
-    r"[(\[–—]|(?<!\w)(?:and|but|then|so|because|und|aber|dann|denn|sondern|et|mais|puis|donc|car|y|pero|luego|porque"
+    r"[(\[–—&]|(?<!\w)(?:and|but|then|so|because|und|aber|dann|denn|sondern|et|mais|puis|donc|car|y|pero|luego|porque"
     r"|sino)(?=\s+\S+\s+\S)"
 )
 """Text that may join another statement to a topic: a bracket, a dash, or a conjunction before more than one word."""
@@ -82,9 +85,12 @@ _COLON: Final = re.compile(r"[:：]\s*\Z")
 _BREAK: Final = re.compile(r"[,;:(–—]")
 _OPEN: Final = re.compile(
     r" (?:with|by|for|to|from|in|on|at|of|as|if|when|includes?|covers?|needs?|says?|states?|the following|as follows"
-    r"|(?:these|this|the following) \w+)\Z"
+    r"|(?:these|this|the following) (?P<thing>\w+))\Z"
 )
 """The end of a lead-in that only the list below it completes."""
+_GIVEN: Final = frozenset(["how", "why", "wie", "warum", "comment", "pourquoi", "cómo"])
+"""Question words that take the rest of the question for granted."""
+_WHY: Final = frozenset(["why", "warum", "pourquoi"])
 _AND: Final = re.compile(r"\A(?:and|so|but|und|aber|et|y) ")
 _MAX_LABEL_WORDS: Final = 16
 _MAX_TOPIC_CHARS: Final = 160
@@ -95,6 +101,8 @@ _COUNTED: Final = (
 )
 _WITHOUT: Final = frozenset(["without", "ohne", "sans", "sin"])
 _DENYING: Final = lexicon.NEGATIONS | _WITHOUT
+_EXCEPTING: Final = _DENYING | {"than", "als", "besides", "sauf", "außer", "salvo"}
+"""Words that make the object of a refusal a statement: "anything other than ice"."""
 _COUNTING: Final = _DENYING | _COUNTED | {"every", "twice", "half", "double", "always", "only", "except"}
 _LIMITING_LISTED = "minimum maximum least without except only twice double half free never always all none every"
 _LIMITING: Final = (
@@ -143,7 +151,7 @@ class HarmlessText:
     def is_question(self, text: str) -> bool:
         """Return whether ``text`` is a question to the user that says nothing new or repeats the user's own
         question."""
-        if not _QUESTION.search(text):
+        if not _QUESTION.search(text) or has_symbol(text):
             return False
         if self._known.asks(text):
             return True
@@ -206,6 +214,8 @@ class HarmlessText:
 
     def _is_refused(self, phrase: str, rest: str) -> bool:
         """Return whether ``rest`` only completes the refusal that begins with ``phrase``."""
+        if has_symbol(rest):
+            return False
         if not any(map(str.isalnum, rest)):
             return True
         if APOLOGY.search(phrase):
@@ -228,12 +238,14 @@ class HarmlessText:
 
     def _is_object(self, text: str) -> bool:
         """Return whether ``text`` names things that a reply doesn't know, as a noun phrase or an indirect question."""
+        if has_symbol(text):
+            return False
         asked = _ASKED.search(text)
         named = words_of(text[: asked.start()] if asked else text)
         if not self._is_named(named, strict=True) or THAT_CLAUSE.match(text):
             return False
         words = words_of(text)
-        if not self._knows(words) or not _DENYING.isdisjoint(words):
+        if not self._knows(words) or not _EXCEPTING.isdisjoint(words):
             return False
         if asked is None:
             return True
@@ -242,23 +254,48 @@ class HarmlessText:
             asked["given"] is None or _DEGREE.match(clause) is not None or self._known.asked(words_of(clause))
         )
 
-    def is_label(self, text: str, *, numbers: bool = False) -> bool:
+    def is_label(self, text: str, *, numbers: bool = False, numbering: bool = False) -> bool:
         """Return whether ``text`` (a heading, table header or lead-in) contains only function words and words from the
         question or the documents. With ``numbers``, their numbers are allowed too, as in the name of a source.
+        ``numbering`` says that the number before the text continues the numbers above it.
         """
-        folded = _without_ordinal(_bare(text).rstrip(":： "))
+        folded = _bare(text).rstrip(":： ")
+        if numbering:
+            folded = _without_ordinal(folded)
         if self._table.courtesies.fullmatch(folded) and self.is_courtesy(folded):
             return True
+        if has_symbol(text):
+            return False
         bare = self._without_identifiers(_LEAD.sub("", _AND.sub("", folded)))
         words = words_of(bare)
+        if len(words) > _MAX_LABEL_WORDS or self._tells(bare, is_lead_in=_COLON.search(text) is not None):
+            return False
+        if numbers:
+            return self._knows(words)
+        counts = any(word[0].isdigit() or word in _COUNTED for word in words)
+        return not counts and not self._equates(bare) and self._knows(words)
+
+    def _tells(self, bare: str, *, is_lead_in: bool) -> bool:
+        """Return whether a part of a label is a statement, an instruction or an answer. A lead-in is read without its
+        open end, which the list below completes."""
         parts = [words_of(part) for part in _BREAK.split(bare)]
-        if len(words) > _MAX_LABEL_WORDS or any(map(self._states, parts)):
-            return False
-        if not (_COLON.search(text) and _OPEN.search(folded)) and any(map(self._is_clause, parts)):
-            return False
-        if any(len(part) == 1 and self._describes(part[0]) for part in parts[1:]):
-            return False
-        return (numbers or not any(word[0].isdigit() or word in _COUNTED for word in words)) and self._knows(words)
+        last = parts[-1][-1:]
+        if any(map(self._states, parts)) or (len(parts[-1]) > 1 and self._table.infinitives.issuperset(last)):
+            return True
+        if is_lead_in and (end := _OPEN.search(bare)) and (not end["thing"] or end["thing"] in self._table.words):
+            parts = [words_of(part) for part in _BREAK.split(bare[: end.start()])]
+        if any(map(self._is_clause, parts)):
+            return True
+        if parts[0][:1] and parts[0][0] in _ASKS:
+            return any(part and part[0] not in _ASKS for part in parts[1:])
+        return any(len(part) == 1 and self._describes(part[0]) for part in parts[1:])
+
+    def _equates(self, bare: str) -> bool:
+        """Return whether a label names something on both sides of a colon: "Medicine: water"."""
+        return all(
+            any(word not in self._table.words and word not in lexicon.STOP for word in words_of(side))
+            for side in bare.partition(":")[::2]
+        )
 
     def _describes(self, word: str) -> bool:
         return word in self._table.predicates or word.endswith("ed")
@@ -269,7 +306,10 @@ class HarmlessText:
         if not words or words[0] not in _ASKS:
             return table.is_clause(words)
         asked = [word for word in words[1:] if word not in STATING]
-        return words[1:2] == asked[:1] and not table.words.issuperset(asked) and table.is_clause(asked)
+        inverted = words[1:2] != asked[:1]
+        if len(asked) + 1 < len(words) and words[0] in _GIVEN and not _DEGREE.match(f" {words[1]}"):
+            return not inverted or words[0] in _WHY
+        return not inverted and not table.words.issuperset(asked) and table.is_clause(asked)
 
     def _states(self, words: Sequence[str]) -> bool:
         """Return whether a label with ``words`` states a fact or gives an instruction."""
@@ -291,39 +331,39 @@ class HarmlessText:
     def introduces(self, text: str) -> bool:
         """Return whether ``text``, the introduction to a statement, names nothing that is missing from the question and
         the documents."""
-        return self._knows(words_of(text))
+        return not has_symbol(text) and self._knows(words_of(text))
 
     def knows_numbers(self, text: str) -> bool:
         """Return whether the question or the documents contain every number in ``text``."""
         return all(self._known.has(word) for word in words_of(text) if any(map(str.isdecimal, word)))
 
     def is_answer(self, text: str) -> bool:
-        """Return whether ``text`` looks like a "yes" or "no", with or without an introduction ("Oh, sure!")."""
-        return self._table.answers.fullmatch(self._core(text)) is not None
+        """Return whether ``text`` looks like a "yes" or "no", with or without an introduction ("Oh, sure!"), or begins
+        with a courtesy that does ("Sure, let me explain.")."""
+        return bool(self._answer_in(text))
 
-    def answers(self, text: str, question: str, *, stated: bool = False) -> bool:
-        """Return whether ``text``, which looks like a "yes" or "no", answers the question. If it could also be a
-        courtesy ("Of course!"), it counts as an answer only after a yes-or-no question; a wish ("Enjoy!") only if
-        nothing has been ``stated`` since the question.
+    def answers(self, text: str, asked: str | None, *, stated: bool = False) -> bool:
+        """Return whether ``text``, which looks like a "yes" or "no", answers what was ``asked``: None if that isn't
+        known. If it could also be a courtesy ("Of course!"), it counts as an answer unless ``asked`` is known to ask
+        for more than yes or no, or for nothing. A wish ("Enjoy!") is no answer if something has been ``stated`` since.
         """
-        core, table = self._core(text), self._table
+        core, table = self._answer_in(text), self._table
         if not table.courtesies.fullmatch(core):
             return True
-        return self._is_closed(question) and not (stated and table.wishes.fullmatch(core))
+        if stated and table.wishes.fullmatch(core):
+            return False
+        pattern = table.manner if table.judgements.fullmatch(core) else table.open
+        return asked is None or not asks_no_yes_or_no(asked, pattern, table, self.is_courtesy)
 
-    def _core(self, text: str) -> str:
-        """Return ``text`` without an introduction or a question tag, as ``_bare`` does."""
-        rest = text[self.prefix(text) :]
-        return _AND.sub("", _bare(rest[: self.suffix(rest)]))
-
-    def _is_closed(self, question: str) -> bool:
-        """Return whether ``question`` can be answered with yes or no. Users leave out question marks."""
-        folded, table = _fold(question), self._table
-        last = _SENTENCE_END.split(folded.rstrip(" \n.!?？"))[-1]
-        if not _QUESTION.search(question):
-            return table.closed.match(last) is not None
-        asks_more = any(word in _ASKS or table.open_questions.fullmatch(word) for word in words_of(last))
-        return not asks_more or table.closed.search(folded) is not None
+    def _answer_in(self, text: str) -> str:
+        """Return the part of ``text`` that looks like a "yes" or "no", or ""."""
+        folded, at, led = _fold(text), 0, ""
+        while (end := self._prefix(folded, at)) > at:
+            piece = folded[at:end].strip(_LED)
+            led, at = led or (piece if self._table.answers.fullmatch(piece) else ""), end
+        rest = text[at:]
+        core = _AND.sub("", _bare(rest[: self.suffix(rest)]))
+        return core if self._table.answers.fullmatch(core) else led
 
     def _prefix(self, folded: str, at: int) -> int:
         begin = start.end() if (start := _START.match(folded, at)) else at
@@ -336,6 +376,8 @@ class HarmlessText:
         for name, topic in found.groupdict().items():
             if not topic:
                 continue
+            if has_symbol(topic):
+                return False
             if name.startswith("known"):
                 if not all(map(self._known.has, words_of(topic))):
                     return False
@@ -353,10 +395,9 @@ class HarmlessText:
         known = kind == "noun" or words[0] in self._table.connectors
         if not (known or (kind == "object" and words[0] in self._table.determiners)):
             return False
-        states = (
-            self._states(words) or self._table.is_clause(words) if kind == "noun" else not STATING.isdisjoint(words)
-        )
-        return not states and self._names_nothing_new(words)
+        is_clause = kind == "noun" and self._table.is_clause(words, strict=True)
+        states = self._states(words) if kind == "noun" else not STATING.isdisjoint(words)
+        return not (states or is_clause) and self._names_nothing_new(words)
 
     def _names_nothing_new(self, words: Iterable[str]) -> bool:
         """Return whether every word of a topic is known or a courtesy, and none is a number or a negation."""
@@ -365,9 +406,15 @@ class HarmlessText:
             word in table.courteous or self._is_known(word) for word in words
         )
 
-    def _knows(self, words: Iterable[str]) -> bool:
-        """Return whether each of ``words`` is in the question or the documents, or is a function word."""
-        return all(map(self._is_known, words))
+    def _knows(self, words: Sequence[str]) -> bool:
+        """Return whether each of ``words`` is in the question or the documents, or is a function word. Words that count
+        or compare are function words only before something that states nothing ("more information")."""
+        table = self._table
+        return all(
+            self._is_known(word)
+            and (word not in table.quantities or self._known.has(word) or not table.uncounted.isdisjoint(after))
+            for word, after in zip(words, [words[place : place + 2] for place in range(1, len(words) + 1)], strict=True)
+        )
 
     def _is_known(self, word: str) -> bool:
         if self._known.has(word):

@@ -10,13 +10,24 @@ from typing import Final
 
 from msgspec import Struct
 
+SYMBOLS: Final = re.compile(
+    r"(?!(?<=\w)&(?=\w)|(?<=\w )&(?= \w))[^\w\s.,;:!?'\"()\[\]\-*_#|/“”„‟‚‘’‛«»‹›…–—‐‑‒―¿¡·•§"
+    r"、。，．：；！？・｡､「」『』（）【】《》〈〉؟،؛۔।॥⁇⁈⁉‼]"
+)
+"""Matches every character but letters, digits, white space and punctuation that states nothing. "&" means "and"."""
+_WORDS: Final = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)
 INVISIBLE_CHARACTERS = re.compile(
-    "[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
-    "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001345f\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]+"
 )
 """Invisible characters: format and control characters, fillers, variation selectors, tags. Also surrogates, which come
 from characters that a stream delivered in halves."""
+_HIDDEN: Final = re.compile(
+    f"{INVISIBLE_CHARACTERS.pattern}|(?P<struck>[\u0335-\u0338\u0488\u0489\u1abe\u20d2\u20d3\u20d8-\u20da\u20dd-\u20e0"
+    "\u20e2\u20e4-\u20e6\u20ea\u20eb\ua670-\ua672]+)"
+)
+"""Also matches marks that are drawn over other characters, which strike them out."""
 _JOINERS: Final = frozenset("\u200c\u200d")
 _JOINED_SCRIPTS = re.compile("[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufeff]")
 """Scripts that need joiners and non-joiners: Arabic, Indian scripts, Tibetan, Khmer, Mongolian."""
@@ -64,7 +75,8 @@ def spoken(parts: Iterable[Fragment]) -> str:
 
 
 def text_fragments(text: str, start: int, end: int) -> Iterator[Fragment]:
-    """Split text without markup. Invisible characters become separate fragments."""
+    """Split text without markup. Invisible characters and marks that strike text out become separate
+    fragments."""
     if start >= end:
         return
     run = text[start:end]
@@ -72,15 +84,32 @@ def text_fragments(text: str, start: int, end: int) -> Iterator[Fragment]:
         yield Fragment(start, end, FragmentKind.TEXT, run)
         return
     at = start
-    for found in INVISIBLE_CHARACTERS.finditer(text, start, end):
-        if _belongs(text, found.start(), found.end()):
+    for found in _HIDDEN.finditer(text, start, end):
+        if not found["struck"] and _belongs(text, found.start(), found.end()):
             continue
         if found.start() > at:
             yield Fragment(at, found.start(), FragmentKind.TEXT, join_surrogates(text[at : found.start()]))
-        yield Fragment(found.start(), found.end(), FragmentKind.INVISIBLE)
+        yield Fragment(found.start(), found.end(), FragmentKind.STRUCK if found["struck"] else FragmentKind.INVISIBLE)
         at = found.end()
     if end > at:
         yield Fragment(at, end, FragmentKind.TEXT, join_surrogates(text[at:end]))
+
+
+def has_symbol(text: str) -> bool:
+    """Return whether ``text`` has a symbol that can relate words: an ASCII one, or any symbol between words."""
+    if text.isascii():
+        return SYMBOLS.search(text) is not None
+    words = _WORDS.search(text)
+    return any(
+        found[0].isascii() or (words is not None and words.start() < found.start() < words.end())
+        for found in SYMBOLS.finditer(text)
+        if is_symbol(found[0])
+    )
+
+
+def is_symbol(character: str) -> bool:
+    """Return whether a character that ``SYMBOLS`` matches is a symbol rather than a combining mark."""
+    return unicodedata.category(character)[0] not in "LMNZ"
 
 
 def _belongs(text: str, start: int, end: int) -> bool:

@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,11 @@ _IDENTIFIER = re.compile(r"[\w.:/@+=#~|-]{0,256}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
 _PATH = re.compile(r"[a-z][\w.-]{0,99}", re.ASCII | re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
+_CALLS = re.compile(
+    r"tool_calls|function_call|\w+_call(?:_output)?|(?:\w+_)?tool_(?:use|result)|mcp_list_tools|mcp_approval_(?:request|response)"
+    r"|redacted_thinking"
+)
+"""Kinds of content that users don't read: calls, their results, and encrypted reasoning."""
 _DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
@@ -59,6 +64,11 @@ _USUAL = frozenset(
     }
 )  # fmt: skip
 """Unknown fields that are common enough to be named in metrics. All others are counted as ``other``."""
+
+
+def is_unread(kinds: Iterable[str]) -> bool:
+    """Return whether content of these kinds is not meant for users to read, such as tool calls."""
+    return all(map(_CALLS.fullmatch, kinds))
 
 
 @dataclass(frozen=True, slots=True)

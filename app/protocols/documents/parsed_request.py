@@ -89,10 +89,9 @@ is then in its last or first paragraph.
 """
 
 
-def asked_in(body: Mapping[str, Any]) -> str:
-    """Return the question in the user's last message in a request to any of the APIs, or "" if there is none."""
-    texts = _user_texts(body)
-    return question_of(texts[-1]) if texts else ""
+def last_message(body: Mapping[str, Any]) -> str:
+    """Return the user's last message in a request to any of the APIs, or "" if there is none."""
+    return next(reversed(_user_texts(body)), "")
 
 
 def title_in(body: Mapping[str, Any], query: str | None = None) -> str:
@@ -134,12 +133,6 @@ def question_of(text: str) -> str:
     asked = last_question(text)
     behind = text.rpartition(asked)[2] if asked else text
     return text if len(text) <= _LONGEST and len(behind.split()) > _ASIDE else asked
-
-
-def questions_in(body: Mapping[str, Any]) -> str:
-    """Return all questions in the user's last message in a request to any of the APIs, or "" if there are none."""
-    texts = _user_texts(body)
-    return questions_of(texts[-1]) if texts else ""
 
 
 def questions_of(text: str) -> str:

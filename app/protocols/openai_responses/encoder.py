@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from app.protocols.common.known_fields import is_unread
 from app.protocols.common.merge_choices import merge_summaries
 from app.protocols.common.stream_events import (
     TOO_LONG,
@@ -62,7 +63,8 @@ def summary_of(summaries: Sequence[Mapping[str, Any]], *, unchecked: Collection[
     """Build the ``grounding`` object of a response from the objects of its parts."""
     summary = merge_summaries(summaries)
     kinds = sorted({*unchecked, *summary.get("not_checked", ())})
-    return {**summary, "not_checked": kinds} if kinds else summary
+    trusted = summary["is_trusted"] and is_unread(kinds)
+    return {**summary, "is_trusted": trusted, "not_checked": kinds} if kinds else summary
 
 
 class ResponseEncoder:

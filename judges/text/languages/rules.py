@@ -88,14 +88,24 @@ class HarmlessRules:
     answers: re.Pattern[str]
     assents: re.Pattern[str]
     wishes: re.Pattern[str]
+    judgements: re.Pattern[str]
     open_questions: re.Pattern[str]
     closed: re.Pattern[str]
+    open: re.Pattern[str]
+    """Matches the beginning of a clause that is known to ask for more than yes or no."""
+    manner: re.Pattern[str]
+    told: re.Pattern[str]
+    telling: frozenset[str]
     words: frozenset[str]
     asking: frozenset[str]
     courteous: frozenset[str]
     connectors: frozenset[str]
     determiners: frozenset[str]
     imperatives: frozenset[str]
+    infinitives: frozenset[str]
+    """German verbs, which tell the reader to do something at the end of a label."""
+    quantities: frozenset[str]
+    uncounted: frozenset[str]
     heads: frozenset[str]
     verbs: frozenset[str]
     predicates: frozenset[str]
@@ -231,12 +241,25 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
     tables = [data[language] for language in (*languages, *others) if language in data]
     numbers = iter(range(10_000))
 
+    def entries(table: Mapping[str, Any], name: str) -> list[str]:
+        found = table.get(name, [])
+        return found if isinstance(found, list) else [found.replace("<manner>", table.get("manner", ""))]
+
     def every(name: str) -> str:
-        return "|".join(_expand_slots(entry, table["slots"], numbers) for table in tables for entry in table[name])
+        return "|".join(
+            _expand_slots(entry, table["slots"], numbers) for table in tables for entry in entries(table, name)
+        )
 
     def listed(name: str) -> frozenset[str]:
         return frozenset(word for table in tables for word in table.get(name, "").split())
 
+    imperatives = listed("imperatives")
+    plurals = {
+        f"{word}{table['plural']}"
+        for table in tables
+        for word in table["imperatives"].split()
+        if "plural" in table and word[-1] in "ae"
+    }
     courtesies = f"{every('courtesies')}|{every('assents')}|{every('wishes')}"
     return HarmlessRules(
         courtesies=re.compile(f"(?:{courtesies})"),
@@ -249,6 +272,11 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         answers=re.compile(f"(?:{every('answers')}|{every('assents')}|{every('wishes')})"),
         assents=re.compile(f"(?:{every('assents')})"),
         wishes=re.compile(f"(?:{every('wishes')})"),
+        judgements=re.compile(f"(?:{every('judgements')})"),
+        open=re.compile(f"(?:{every('open')})"),
+        manner=re.compile(f"(?:{every('manner')})"),
+        told=re.compile(f"(?:{every('told')})"),
+        telling=listed("telling"),
         open_questions=re.compile(rf"(?:{every('open_questions')})\b"),
         closed=re.compile(
             rf"(?:\A|[.!?:,\n]\s*)(?:{'|'.join(table['closed'].replace('’', chr(39)) for table in tables)})"
@@ -258,7 +286,10 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         courteous=listed("courteous"),
         connectors=listed("connectors"),
         determiners=listed("determiners"),
-        imperatives=listed("imperatives"),
+        imperatives=imperatives | plurals,
+        infinitives=frozenset(word for word in data["de"]["imperatives"].split() if word.endswith("en")),
+        quantities=listed("quantities"),
+        uncounted=listed("uncounted"),
         heads=listed("heads"),
         verbs=listed("verbs"),
         predicates=listed("predicates"),

@@ -65,6 +65,29 @@ async def test_unjudged_text_is_named_removed_or_blocked(kind: str, hidden: str,
     assert (word in text, finish, summary["action"]) == (False, "content_filter", "block")
 
 
+CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("other", "trusted"),
+    [
+        ({}, True),
+        ({"tool_calls": [CALL]}, True),
+        ({"refusal": "Take 8."}, False),
+        ({"audio": {"id": "a", "data": "AAAA", "transcript": "Take 8.", "expires_at": 1}}, False),
+        ({"reasoning_content": "Take 8."}, False),
+    ],
+)
+async def test_reply_with_unchecked_content_is_not_trusted(other: dict[str, Any], trusted: bool, stream: bool) -> None:
+    if stream:
+        made = sse(chunk({"content": TRUE}), *([chunk(other)] if other else []), chunk({}, "stop"))
+        summary = summary_of(await (await bench(made, rules("warn"))).stream())
+    else:
+        summary = (await (await bench(whole(TRUE, **other), rules("warn"))).unary())["grounding"]
+    assert (summary["verdict"], summary["is_trusted"]) == ("supported", trusted)
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("action", ["strip", "block"])
 async def test_invisible_characters_are_removed(action: str, stream: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from judges.claims.extraction import HeuristicClaimExtractor
+from judges.claims.known_text import KnownText
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Sentence, Span
 
@@ -159,9 +160,78 @@ def test_language_without_a_table_is_named() -> None:
         HeuristicClaimExtractor(languages=["xx"])
 
 
-@pytest.mark.parametrize("text", ["**1. Refund policy**", "**2) Next steps**", "__3. Refund policy__"])
-def test_numbered_bold_line_is_a_title(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "**1. Refund policy**", "**1) Refund policy**\n\n**2) Next steps**",
+        "__1. Refunds__\n\n__2. Fees__\n\n__3. Refund policy__", 
+        "# 1. Refunds\n\n## 1.1. Fees\n\n## 1.2. Limits\n\n# 2. Policy",
+        "i. Refunds:\n\nii. Fees:\n\niii. Limits:", "# A. Refunds\n\n# B. Fees", "# (a) Refunds\n\n# (b) Fees",
+    ],
+)  # fmt: skip
+def test_numbered_titles_that_follow_one_another_state_nothing(text: str) -> None:
     assert claims(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# 8. Refunds", "**8. Refunds**", "# 8) Refunds", "# (8) refunds", "# 8.5. Refunds", "8. Refunds:",
+        "(8) Refunds:", "viii. Refunds:", "# x) refunds", "# \\(8\\) refunds", "# <b>8.</b> Refunds",
+        "# b. Refunds", "# 0. Refunds",
+        "# 1. Refunds\n\n# 3. Fees", "# i. Refunds\n\n# iii. Fees", "# 1. Refunds\n\n## 2.1. Fees",
+    ],
+)  # fmt: skip
+def test_title_whose_number_does_not_follow_is_a_claim(text: str) -> None:
+    assert len(claims(text)) == 1
+
+
+def read(text: str, *, message: str, before: str = "") -> list[str]:
+    """The claims in ``text`` after ``before``, in a reply to ``message``."""
+    previous, (sentence,) = split(f"{before}\n\n") if before else [], split(text)
+    known = KnownText(question=message, documents=[f"{before} Wash your hands."])
+    extractor = HeuristicClaimExtractor(message=message, known=known)
+    return [claim.text for claim in asyncio.run(extractor.extract(sentence, previous))]
+
+
+@pytest.mark.parametrize("message", ["Is the fee due?", "Tell me if the fee is due."])
+@pytest.mark.parametrize(
+    "text",
+    ["Absolutely, here are the steps:", "Of course, let me explain.", "Sure, here you go:", "Great question, sure."],
+)
+def test_announcement_after_an_answer_is_judged_with_the_question(text: str, message: str) -> None:
+    assert read(text, message=message) == [f"{message} {text}"]
+    assert read(text, message="How do I pay?") == []
+
+
+def test_answer_before_a_statement_is_judged_with_it() -> None:
+    text = "Sure, wash your hands after that."
+    assert read(text, message="May I drink it?") == [text]
+    assert read(text, message="How do I drink it?") == ["Wash your hands after that."]
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["How about ice?", "# Ice", "Ice:", "**Ice**", "I don't know whether it is ice.", "# Ice\n\nGreat question!"],
+)
+def test_courtesy_after_text_that_it_can_answer_is_judged_with_it(before: str) -> None:
+    (claim,) = read("Absolutely!", message="What helps?", before=before)
+    assert "ice" in claim.lower()
+
+
+@pytest.mark.parametrize("before", ["Hello!", "How do I use ice?", "Ice helps.", "Ice helps. Great question!"])
+def test_courtesy_after_courtesies_and_statements_states_nothing(before: str) -> None:
+    assert read("Sure!", message="What helps?", before=before) == []
+
+
+def test_long_message_is_read_up_to_the_paragraph_with_the_question() -> None:
+    (sentence,) = split("Absolutely.")
+    asked = Sentence(index=-1, text="Is it due?\n\n", span=Span(0, 0), plain="Is it due?")
+    message = "The fee is due in May. " * 60 + "\n\nIs it due? Answer in one word.\n\nThanks"
+    (claim,) = asyncio.run(HeuristicClaimExtractor(message=message).extract(sentence, [asked]))
+    assert claim.text == "Is it due? Answer in one word. Absolutely."
+    (claim,) = asyncio.run(HeuristicClaimExtractor(message="x" * 700).extract(sentence, []))
+    assert claim.text == "Absolutely."
 
 
 @pytest.mark.parametrize(

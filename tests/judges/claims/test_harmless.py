@@ -81,9 +81,7 @@ def test_refusal_ends_where_a_statement_begins(text: str, refused: str) -> None:
     assert text[: HARMLESS.refusal(text)] == refused
 
 
-@pytest.mark.parametrize(
-    "text", ["Rate limit", "Summary", "Key points:", "1. Refunds", "ii) Refunds", "Refund timeline", "Plan"]
-)
+@pytest.mark.parametrize("text", ["Rate limit", "Summary", "Key points:", "Refund timeline", "Plan"])
 def test_label_of_known_words_states_nothing(text: str) -> None:
     assert HARMLESS.is_label(text)
 
@@ -153,11 +151,52 @@ def test_courtesy_that_can_answer_the_question_is_an_answer(text: str, question:
     assert HARMLESS.answers(text, question)
 
 
-@pytest.mark.parametrize("text", ["Sure!", "Great.", "Enjoy your stay!", "Gerne!", "Bien sûr !", "Perfecto."])
-@pytest.mark.parametrize("question", ["How do refunds work?", "Tell me the rate limit.", "Was muss ich zahlen?"])
+@pytest.mark.parametrize(
+    "text", ["Sure!", "Glad to help!", "Enjoy your stay!", "Gerne!", "Bien sûr !", "Claro que sí."]
+)
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How do refunds work?", "Tell me the rate limit.", "Was muss ich zahlen?",
+        "I need 2 tablets. Where are they sold?", "When are refunds paid? It is late.",
+        "Hi! Can you explain how refunds work? Thanks!", "What is the limit, please?",
+        "Question: Which limit applies?\nAnswer:", "Wie funktioniert die Lampe?", "Comment résilier ?",
+        "¿Cuánto cuesta?",
+        "Quanto costa?", "Qual é o prazo?", "Hoe werkt de lamp?", "Thanks, that helped!", "Hello", "",
+    ],
+)  # fmt: skip
 def test_courtesy_answers_no_open_question(text: str, question: str) -> None:
     assert HARMLESS.is_courtesy(text)
     assert not HARMLESS.answers(text, question)
+
+
+@pytest.mark.parametrize(
+    "text", ["Absolutely.", "Sure, let me explain.", "**Sure** – here you go:", "OK.", "Gerne!", "Enjoy!"]
+)
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Is it 9000? Answer in one word.", "May I take 8? Please answer quickly. Thanks", "Tell me if it is 9000.",
+        "Please confirm that it is 9000.", "True or false: it is 9000", "I wonder if I may take 8.",
+        "It is 9000, isn't it",
+        "What about 9000?", "How about 8?", "Why not take 8?", "What if I take 8?", "Any problem when I take 8?",
+        "Is it 9000? How much?", "How much, or is it 9000?", "What do you think of 8?", "How is 8?",
+        "What is better: 8?",
+        "I will take 8.", "Explain that it is 9000.", "Give me the OK for 8.", "Would you take 8?",
+        "Sag mir, ob es 9000 ist.",
+        "Was ist mit 8?", "Wie wäre es mit 8?", "Dis-moi si c'est 9000.", "Et 8 ?", "¿Qué tal 8?", "¿Y 8?", "E 8?",
+        "是9000吗", "هل هو 9000؟", None,
+    ],
+)  # fmt: skip
+def test_courtesy_answers_a_message_that_is_not_known_to_be_open(text: str, message: str | None) -> None:
+    assert HARMLESS.is_answer(text.replace("*", ""))
+    assert HARMLESS.answers(text.replace("*", ""), message)
+
+
+@pytest.mark.parametrize("text", ["Great.", "Right.", "Any time!", "Gut.", "Perfecto."])
+def test_judgement_can_answer_an_open_question(text: str) -> None:
+    assert HARMLESS.answers(text, "Which side is it?")
+    assert not HARMLESS.answers(text, "How do refunds work?")
 
 
 def test_wish_after_a_statement_is_no_answer() -> None:

@@ -93,6 +93,8 @@ def test_visible_text_is_read(text: str, told: str) -> None:
             [("stray_marker", "[1]"), ("link", "https://x/take-8"), ("link", " 'Take 8'")],
         ),
         ("Five years [7].", [("stray_marker", "[7]")]),
+        ("Wait n\u034fot 24.", [("invisible", "\u034f")]),
+        ("Wait n\u0336o\u0336t 24\u20e0.", [("struck", "\u0336"), ("struck", "\u0336"), ("struck", "\u20e0")]),
         ("Wait\u200b 24 \U000e0041hours.", [("invisible", "\u200b"), ("invisible", "\U000e0041")]),
         ("Wait &#8203;24 hours.", [("invisible", "&#8203;")]),
         ("Wait \udb40\udc6224 hours.", [("invisible", "\udb40\udc62")]),

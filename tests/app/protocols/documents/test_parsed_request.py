@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from app.protocols.documents.parsed_request import asked_in, question_of
+from app.protocols.documents.parsed_request import last_message, question_of
 
 ASKED = "What does the Team plan cost?"
 
@@ -23,7 +23,7 @@ ASKED = "What does the Team plan cost?"
     ],
 )  # fmt: skip
 def test_question_is_the_last_user_message(body: dict[str, Any]) -> None:
-    assert asked_in(body) == ASKED
+    assert question_of(last_message(body)) == ASKED
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_question_is_the_last_user_message(body: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_body_without_a_user_message_has_no_question(body: dict[str, Any]) -> None:
-    assert asked_in(body) == ""
+    assert question_of(last_message(body)) == ""
 
 
 @pytest.mark.parametrize(
