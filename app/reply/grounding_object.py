@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from app.events.llm_usage import llm_usage
-from app.protocols.common.known_fields import is_unread
+from app.protocols.common.known_fields import is_beside_answer
 from app.protocols.common.stream_events import ReplyRefusal
 from app.reply.choice_findings import ChoiceFindings
 from app.reply.judged_sentence import JudgedSentence, policy_claims, standing
@@ -42,7 +42,7 @@ def summary_of(findings: ChoiceFindings) -> dict[str, Any] | None:
         "action": "block" if findings.blocked else "warn" if warns else "allow",
         "verdict": (findings.unjudged or report.verdict).value,
         "trust_score": _ratio(report.trust_score),
-        "is_trusted": report.is_trusted and is_unread(findings.not_checked),
+        "is_trusted": report.is_trusted and is_beside_answer(findings.not_checked),
         "total_claims": report.total_claims,
         "supported_count": report.supported_count,
         "contradicted_count": report.contradicted_count,

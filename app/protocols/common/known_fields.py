@@ -36,11 +36,11 @@ _IDENTIFIER = re.compile(r"[\w.:/@+=#~|-]{0,256}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
 _PATH = re.compile(r"[a-z][\w.-]{0,99}", re.ASCII | re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
-_CALLS = re.compile(
+_BESIDE_THE_ANSWER = re.compile(
     r"tool_calls|function_call|\w+_call(?:_output)?|(?:\w+_)?tool_(?:use|result)|mcp_list_tools|mcp_approval_(?:request|response)"
-    r"|redacted_thinking"
+    r"|reasoning\w*|(?:redacted_)?thinking"
 )
-"""Kinds of content that users don't read: calls, their results, and encrypted reasoning."""
+"""Kinds of content that aren't part of the answer: calls, their results, and reasoning."""
 _DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
@@ -66,9 +66,9 @@ _USUAL = frozenset(
 """Unknown fields that are common enough to be named in metrics. All others are counted as ``other``."""
 
 
-def is_unread(kinds: Iterable[str]) -> bool:
-    """Return whether content of these kinds is not meant for users to read, such as tool calls."""
-    return all(map(_CALLS.fullmatch, kinds))
+def is_beside_answer(kinds: Iterable[str]) -> bool:
+    """Return whether content of these kinds is no part of the answer. Calls and reasoning aren't."""
+    return all(map(_BESIDE_THE_ANSWER.fullmatch, kinds))
 
 
 @dataclass(frozen=True, slots=True)

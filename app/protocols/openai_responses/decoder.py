@@ -44,7 +44,6 @@ from app.protocols.openai_responses.event_types import (
     emptied,
     frame_of,
     index_of,
-    is_encrypted,
     is_text,
     object_of,
     objects_in,
@@ -241,7 +240,7 @@ class ResponseDecoder:
         self.texts.name(item)
         if item.get("type") != "message":
             kind = item.get("type")
-            yield Passthrough(raw=raw, unchecked=None if is_encrypted(item) else str(kind), call=kind in CALLS)
+            yield Passthrough(raw=raw, unchecked=str(kind), call=kind in CALLS)
             return
         content = [(i, part) for i, part in objects_in(item.get("content")) if is_text(part) and text_of(part)]
         if content:
@@ -301,7 +300,7 @@ class ResponseDecoder:
         else:
             item = object_of(event.get("item"))
             if (of := item.get("type")) != "message":
-                yield Passthrough(raw=raw, unchecked=None if is_encrypted(item) else str(of), call=of in CALLS)
+                yield Passthrough(raw=raw, unchecked=str(of), call=of in CALLS)
                 return
             yield from self.texts.end_item(index_of(event, "output_index"), item, event, reason, cut=cut)
         yield Passthrough(raw=raw)

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from app.protocols.common.known_fields import is_unread
+from app.protocols.common.known_fields import is_beside_answer
 from app.protocols.common.merge_choices import merge_summaries
 from app.protocols.common.stream_events import (
     TOO_LONG,
@@ -63,7 +63,7 @@ def summary_of(summaries: Sequence[Mapping[str, Any]], *, unchecked: Collection[
     """Build the ``grounding`` object of a response from the objects of its parts."""
     summary = merge_summaries(summaries)
     kinds = sorted({*unchecked, *summary.get("not_checked", ())})
-    trusted = summary["is_trusted"] and is_unread(kinds)
+    trusted = summary["is_trusted"] and is_beside_answer(kinds)
     return {**summary, "is_trusted": trusted, "not_checked": kinds} if kinds else summary
 
 

@@ -88,12 +88,6 @@ def is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") in ("output_text", "text")
 
 
-def is_encrypted(item: Mapping[str, Any]) -> bool:
-    """Return whether an output item is reasoning that nobody can read."""
-    rest = (value for name, value in item.items() if name not in ("type", "id", "status", "encrypted_content"))
-    return item.get("type") == "reasoning" and not any(rest)
-
-
 def begun(response: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``response`` without its output, as at the start of a stream."""
     return {name: value for name, value in {**response, "output": []}.items() if name != "output_text"}

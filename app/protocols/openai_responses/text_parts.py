@@ -8,7 +8,6 @@ from app.protocols.common.upstream_citations import cited_in
 from app.protocols.openai_responses.event_types import (
     Place,
     TextPart,
-    is_encrypted,
     is_text,
     object_of,
     objects_in,
@@ -38,8 +37,6 @@ class TextParts:
     def name(self, item: Mapping[str, Any]) -> None:
         """Record the content of an output item other than text."""
         kind = str(item.get("type"))
-        if is_encrypted(item):
-            return
         if kind not in _NO_CONTENT:
             self.unchecked.add("tool_calls" if kind in _TOOLS else kind)
         elif kind == "message":

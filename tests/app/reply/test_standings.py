@@ -76,7 +76,7 @@ CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "ar
         ({"tool_calls": [CALL]}, True),
         ({"refusal": "Take 8."}, False),
         ({"audio": {"id": "a", "data": "AAAA", "transcript": "Take 8.", "expires_at": 1}}, False),
-        ({"reasoning_content": "Take 8."}, False),
+        ({"reasoning_content": "Take 8."}, True),
     ],
 )
 async def test_reply_with_unchecked_content_is_not_trusted(other: dict[str, Any], trusted: bool, stream: bool) -> None:

@@ -143,7 +143,7 @@ class TestHold:
         assert order == types(kept)
         assert of(found, "function_call_arguments.done")[0]["arguments"] == CALL["arguments"]
         assert last(found)["output"][2] == CALL
-        assert last(found)["grounding"]["not_checked"] == ["tool_calls"]
+        assert last(found)["grounding"]["not_checked"] == ["reasoning", "tool_calls"]
 
     async def test_tool_calls_alone_are_not_judged(self) -> None:
         strict = policy(require_source_grounding=True, action_on_violation="block")
