@@ -36,7 +36,8 @@ class ApiKeyMiddleware:
         except GatewayError as error:
             await error_response(Request(scope), error)(scope, receive, send)
             return
-        inner = {**scope, "headers": without_api_keys(scope["headers"]), "state": {**scope["state"], "key": key}}
+        headers = without_api_keys(scope["headers"], is_admin=resources.admin.accepts)
+        inner = {**scope, "headers": headers, "state": {**scope["state"], "key": key}}
         await self._app(inner, receive, send if allowance is None else _with_limits(send, allowance))
 
 
@@ -47,13 +48,7 @@ def _is_guarded(path: str) -> bool:
 def _check(scope: Scope, resources: Resources) -> GatewayKey | None:
     required = resources.settings.require_keys
     try:
-        return check_api_key(
-            scope["headers"],
-            scope["query_string"],
-            resources.keys,
-            required=required,
-            is_admin=resources.admin.accepts,
-        )
+        return check_api_key(scope["headers"], scope["query_string"], resources.keys, required=required)
     except WrongKeyError:
         resources.metrics.observe_key_refused("wrong")
         raise

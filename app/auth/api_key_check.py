@@ -15,19 +15,14 @@ _KEY = re.compile(rb"(?<![A-Za-z0-9_-])gla?-[a-z2-7]{8}-[A-Za-z0-9_-]*")
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
-def check_api_key(
-    headers: RawHeaders, query: bytes, keys: KeyStore, *, required: bool, is_admin: Callable[[str], bool]
-) -> GatewayKey | None:
+def check_api_key(headers: RawHeaders, query: bytes, keys: KeyStore, *, required: bool) -> GatewayKey | None:
     """Return the request's gateway key, or None if it has no key and doesn't need one. Raises WrongKeyError.
 
-    Tokens in other formats are meant for the upstream. They are accepted unless a gateway key is ``required``, or
-    ``is_admin`` recognizes the bootstrap admin token, which can have any format.
+    Tokens in other formats are meant for the upstream. They are accepted unless a gateway key is ``required``.
     """
     if _KEY.search(query):
         raise WrongKeyError("Send the gateway key in a header, not in the URL: URLs end up in logs.")
     sent = [(name, value) for name, value in headers if name in _BEARERS and value.strip()]
-    if any(is_admin(word.decode("latin-1")) for _, value in sent for word in (value, *value.split())):
-        raise WrongKeyError("That is the admin token, not a gateway key.")
     found = {key for _, value in sent for key in _KEY.findall(value)}
     if not found:
         if not (required or any(name == _KEY_HEADER for name, _ in sent)):
@@ -46,6 +41,13 @@ def check_api_key(
     return key
 
 
-def without_api_keys(headers: RawHeaders) -> RawHeaders:
-    """Remove gateway keys from the headers, so that none can reach an upstream."""
-    return [(name, value) for name, value in headers if name != _KEY_HEADER and not _KEY.search(value)]
+def without_api_keys(headers: RawHeaders, *, is_admin: Callable[[str], bool]) -> RawHeaders:
+    """Remove gateway keys and admin tokens from the headers, so that none can reach an upstream. ``is_admin``
+    recognizes the bootstrap admin token, which can have any format."""
+
+    def is_secret(name: bytes, value: bytes) -> bool:
+        if name == _KEY_HEADER or _KEY.search(value):
+            return True
+        return name in _BEARERS and any(is_admin(word.decode("latin-1")) for word in (value, *value.split()))
+
+    return [(name, value) for name, value in headers if not is_secret(name, value)]

@@ -91,6 +91,6 @@ def input_tokens(usage: Any) -> int | None:
 
 def other_chars(event: Mapping[str, Any]) -> int:
     """Return the number of characters in an event that the model generated and that aren't text of the reply."""
-    said = block_of(event) or delta_of(event) if event.get("type") in _CONTENT else {}
+    said = block_of(event) or delta_of(event) if str(event.get("type")) in _CONTENT else {}
     kind = str(said.get("type"))
     return 0 if kind in _TEXT or kind.endswith("tool_result") else text_length(said)

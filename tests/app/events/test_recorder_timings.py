@@ -31,5 +31,5 @@ async def test_each_sentence_has_its_completion_and_judging_time() -> None:
 async def test_unjudged_reply_has_no_sentence_times() -> None:
     made = await bench(said(TRUE), settings={"annotate_by_default": False})
     await made.stream()
-    assert made.event.claims == ()
+    assert list(made.event.claims) == []
     assert "first_out" not in made.event.request.extra["marks"]

@@ -1,6 +1,5 @@
 """Edge cases of the data that crosses the gateway's boundaries."""
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,16 +38,19 @@ def test_target_with_another_host_goes_to_the_upstream(gateway: Gateway) -> None
     assert hosts == {f"127.0.0.1:{gateway.upstream.port}"}
 
 
-@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-groundlane-key"])
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key", "x-goog-api-key"])
 @pytest.mark.parametrize("scheme", ["", "Bearer ", "bearer  ", "Basic x "])
 def test_admin_token_never_reaches_the_upstream(gateway: Gateway, header: str, scheme: str) -> None:
-    gateway.upstream.script(json_reply({}))
+    gateway.upstream.script(json_reply({}), json_reply({}))
     for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions")):
-        headers = {header: f"{scheme}{ADMIN_TOKEN}"}
-        with gateway.call({} if method == "POST" else None, path=path, method=method, headers=headers) as call:
-            assert "admin token" in json.loads(call.read_all())["error"]["message"]
-        assert call.status == 401
-    assert gateway.upstream.exchanges == []
+        messages = [{"role": "user", "content": "Hi"}]
+        body = {"model": "m", "messages": messages} if method == "POST" else None
+        with gateway.call(body, path=path, method=method, headers={header: f"{scheme}{ADMIN_TOKEN}"}) as call:
+            call.read_all()
+        assert call.status == 200
+    sent = [value for exchange in gateway.upstream.exchanges for _, value in exchange.headers]
+    assert len(gateway.upstream.exchanges) == 2
+    assert not any(ADMIN_TOKEN in value for value in sent)
 
 
 def test_redirects_are_left_to_the_client(gateway: Gateway) -> None:
