@@ -136,7 +136,7 @@ def test_operator_finds_causes_authors_and_costs_by_following_links(gateway: Gat
         page.wait_for_url("**/versions")
         page.get_by_role("link", name=POLICY).click()
         page.get_by_role("link", name="Calibrate its threshold").click()
-        known = page.get_by_text("Runs are classified as good or bad by")
+        known = page.get_by_text("Requests are classified as good or bad by")
         assert re.search(r"review labels \([1-9]\d*\), by feedback \([1-9]", known.inner_text())
         page.get_by_role("button", name="Use in this policy").click()
         page.wait_for_url("**/edit?**")
