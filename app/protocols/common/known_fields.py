@@ -36,11 +36,16 @@ _IDENTIFIER = re.compile(r"[\w.:/@+=#~|-]{0,256}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
 _PATH = re.compile(r"[a-z][\w.-]{0,99}", re.ASCII | re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
-_BESIDE_THE_ANSWER = re.compile(
-    r"tool_calls|function_call|\w+_call(?:_output)?|(?:\w+_)?tool_(?:use|result)|mcp_list_tools|mcp_approval_(?:request|response)"
-    r"|reasoning\w*|(?:redacted_)?thinking"
-)
+_BESIDE_THE_ANSWER = frozenset(
+    {
+        "function_call", "mcp_approval_request", "mcp_approval_response", "mcp_list_tools", "reasoning",
+        "reasoning_content", "reasoning_details", "redacted_thinking", "thinking", "tool_calls", "tool_result",
+        "tool_use",
+    }
+)  # fmt: skip
 """Kinds of content that aren't part of the answer: calls, their results, and reasoning."""
+_CALL_ENDS = ("_call", "_call_output", "_tool_use", "_tool_result")
+"""How the names of other kinds of calls and results end."""
 _DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
@@ -68,7 +73,7 @@ _USUAL = frozenset(
 
 def is_beside_answer(kinds: Iterable[str]) -> bool:
     """Return whether content of these kinds is no part of the answer. Calls and reasoning aren't."""
-    return all(map(_BESIDE_THE_ANSWER.fullmatch, kinds))
+    return all(kind in _BESIDE_THE_ANSWER or kind.endswith(_CALL_ENDS) for kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)
