@@ -182,7 +182,7 @@ _ASKED: Final = r"""(?:,? ["“«„'][^"”»“]{1,300}["”»“']| [^:"“«
 
 _SPELT_OUT: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _OPEN_WORDS: Final = re.compile(r"\(\?:(?:\\w\+ | \\w\+)\)(?:\{\d,\d\}|\?)|\[\^[^\]]*\]\{\d+,\d+\}")
-_ESCAPE: Final = re.compile(r"\\\w|\{[^}]*\}|\(\?P<\w+>")
+_ESCAPE: Final = re.compile(r"\\\w|\{[^}]{0,40}\}|\(\?P<\w+>")
 
 
 def words_in(pattern: str) -> frozenset[str]:
