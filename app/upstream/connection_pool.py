@@ -15,10 +15,8 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError, RawResponseMessage
 from aiohttp.tracing import Trace
-from yarl import URL
 
 _KEEPALIVE_S = 60.0
-MAX_HEADERS, MAX_HEADER_BYTES = 256, 64 * 1024
 _INTERIM = frozenset(range(100, 200)) - {101}
 _MAX_INTERIM = 32
 _MAX_SPOILT = 32
@@ -85,66 +83,21 @@ ATTEMPT: ContextVar[Attempt] = ContextVar("attempt")
 """The request that the current task is sending."""
 
 
-class PooledResponse:
-    """The response to a request of ``ConnectionPool.exchange``, with the attributes of aiohttp's response that the
-    transport uses. Its connection returns to the pool at the end of the body."""
-
-    def __init__(self, connection: Connection, head: RawResponseMessage, content: aiohttp.StreamReader) -> None:
-        self.status, self.raw_headers, self.content = head.code, head.raw_headers, content
-        self._connection = connection
-        content.on_eof(connection.release)
-
-    def close(self) -> None:
-        if not self.content.is_eof():
-            self.content.set_exception(aiohttp.ClientConnectionError("Connection closed"))
-        self._connection.close()
-
-
 class ConnectionPool(aiohttp.TCPConnector):
     """A pool of ``UpstreamConnection`` objects. It discards connections with unsolicited data, for example a 408 that a
     server sends before closing. aiohttp would treat such data as the response to the next request.
     """
 
-    def __init__(self, *, limit: int, tls: ssl.SSLContext | None, timeout: aiohttp.ClientTimeout) -> None:
+    def __init__(self, *, limit: int, tls: ssl.SSLContext | None) -> None:
         super().__init__(limit=limit, keepalive_timeout=_KEEPALIVE_S, ssl=tls or True)
         self._factory = cast("partial[ResponseHandler]", partial(UpstreamConnection, asyncio.get_running_loop()))
-        self._timeout = timeout
-        self._origin: aiohttp.ClientRequest | None = None
-        """A request to the origin that was used last, because aiohttp opens connections for requests."""
-
-    async def exchange(self, url: URL, message: bytes) -> PooledResponse:
-        """Send ``message``, which is a complete HTTP request, and return once the response head has arrived. A session
-        of aiohttp takes three times as much CPU time, because it also has redirects, cookies, compression, tracing and
-        a task that sends the body."""
-        if self._origin is None or self._origin.url != url.origin():
-            self._origin = aiohttp.ClientRequest("POST", url.origin(), loop=self._loop)
-        connection = await self.connect(self._origin, [], self._timeout)
-        protocol = cast(UpstreamConnection, connection.protocol)
-        try:
-            protocol.set_response_params(
-                read_until_eof=True,
-                auto_decompress=False,
-                max_headers=MAX_HEADERS,
-                max_field_size=MAX_HEADER_BYTES,
-            )
-            cast(asyncio.Transport, protocol.transport).write(message)
-            head, content = await protocol.read()
-        except BaseException:
-            connection.close()
-            raise
-        if protocol.transport is not None and protocol.transport.get_write_buffer_size():
-            protocol.force_close()  # the upstream responded before it had read the whole request
-        return PooledResponse(connection, head, content)
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
         attempt = ATTEMPT.get(None)
         for _ in range(_MAX_SPOILT):
-            try:
-                connection = await super().connect(req, traces, timeout)
-            except TimeoutError as error:
-                raise aiohttp.ConnectionTimeoutError from error
+            connection = await super().connect(req, traces, timeout)
             if connection.protocol is not None and not connection.protocol.should_close:
                 if attempt is not None and isinstance(connection.protocol, UpstreamConnection):
                     attempt.connection = connection.protocol

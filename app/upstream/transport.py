@@ -19,17 +19,16 @@ from urllib.parse import quote
 
 import aiohttp
 import httpx
-from aiohttp.http import HttpProcessingError
 from yarl import URL
 
 from app.config import Timeouts
-from app.upstream.connection_pool import ATTEMPT, MAX_HEADER_BYTES, MAX_HEADERS, Attempt, ConnectionPool, PooledResponse
+from app.upstream.connection_pool import ATTEMPT, Attempt, ConnectionPool
 from app.upstream.environment_proxy import proxy_for
 
+_MAX_HEADERS, _MAX_HEADER_BYTES = 256, 64 * 1024
 _FIRST_STATUS, _LAST_STATUS = 200, 599
 """The statuses that can be passed on to a client."""
 _NOT_IN_A_LINE = re.compile(rb"[^\x21-\x7e\x80-\xff]")
-_NOT_IN_A_HEADER = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _LARGE_BODY = 1024 * 1024
 """The maximum size of a body that is passed to aiohttp as bytes. A longer body must be a file, which aiohttp sends in
 pieces."""
@@ -80,7 +79,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         if self._session is not None:
             await self._session.close()
 
-    async def _send_again_if_stale(self, request: httpx.Request) -> aiohttp.ClientResponse | PooledResponse:
+    async def _send_again_if_stale(self, request: httpx.Request) -> aiohttp.ClientResponse:
         """Send a request whose body is complete. If a reused connection closes before any byte of the response arrives,
         the request is retried once on a new connection, because servers close idle connections at any time.
         """
@@ -98,15 +97,12 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
     async def _send(
         self, request: httpx.Request, content: "bytes | BytesIO | _Upload | None"
-    ) -> aiohttp.ClientResponse | PooledResponse:
+    ) -> aiohttp.ClientResponse:
         session = self._session or self._open()
         proxy = proxy_for(request.url) if self._proxy_from_env else None
         upload = content if isinstance(content, _Upload) else None
         try:
             async with asyncio.timeout(self._timeouts.connect + self._timeouts.first_byte) as deadline:
-                if request.method == "POST" and isinstance(content, bytes) and proxy is None:
-                    url = _url_of(request)
-                    return await cast(ConnectionPool, session.connector).exchange(url, _message(request, url, content))
                 return await session.request(
                     request.method,
                     _url_of(request),
@@ -115,7 +111,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                     allow_redirects=False,
                     proxy=proxy,
                 )
-        except (aiohttp.ClientError, HttpProcessingError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             if upload is not None and upload.error is not None:
                 raise upload.error from None
             if isinstance(error, TimeoutError) and upload is not None and upload.sent_at is None:
@@ -124,15 +120,14 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
     def _open(self) -> aiohttp.ClientSession:
         # Made inside the running loop, on first use.
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect)
         self._session = aiohttp.ClientSession(
-            connector=ConnectionPool(limit=self._connections, tls=self._tls, timeout=timeout),
+            connector=ConnectionPool(limit=self._connections, tls=self._tls),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers={"User-Agent", "Accept", "Accept-Encoding", "Content-Type"},
             auto_decompress=False,
-            timeout=timeout,
-            max_headers=MAX_HEADERS,
-            max_field_size=MAX_HEADER_BYTES,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect),
+            max_headers=_MAX_HEADERS,
+            max_field_size=_MAX_HEADER_BYTES,
         )
         return self._session
 
@@ -179,7 +174,7 @@ class _Upload:
 class _Body(httpx.AsyncByteStream):
     """A response body that is not decompressed. The timeout runs only while a caller waits for data."""
 
-    def __init__(self, response: aiohttp.ClientResponse | PooledResponse, *, first_s: float, between_s: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, *, first_s: float, between_s: float) -> None:
         self._response, self._first_s, self._between_s = response, first_s, between_s
         self._loop = asyncio.get_running_loop()
         self._due: float | None = None
@@ -242,24 +237,6 @@ def _url(scheme: str, netloc: str, target: bytes) -> URL:
     return URL(f"{scheme}://{netloc}{text}", encoded=True)
 
 
-def _message(request: httpx.Request, url: URL, content: bytes) -> bytes:
-    """Return the bytes of a request with the body ``content``."""
-    host, lines = str(url.host_port_subcomponent).encode(), []
-    for name, value in request.headers.raw:
-        match name.lower():
-            case b"host":
-                host = value
-            case b"content-length" | b"transfer-encoding":
-                pass
-            case _:
-                lines.append(name + b": " + value)
-    lines = [line if line.isascii() else _text(line).encode() for line in (b"Host: " + host, *lines)]
-    if _NOT_IN_A_HEADER.search(b"".join(lines)):
-        raise ValueError("a header contains control characters")
-    start = f"{request.method} {url.raw_path_qs} HTTP/1.1".encode()
-    return b"\r\n".join((start, *lines, b"Content-Length: %d" % len(content), b"", content))
-
-
 def _headers_of(request: httpx.Request) -> list[tuple[str, str]]:
     # aiohttp frames the body itself.
     return [(_text(name), _text(value)) for name, value in request.headers.raw if name.lower() != b"transfer-encoding"]
@@ -293,7 +270,7 @@ def _translated(error: Exception) -> httpx.TransportError:
             return httpx.ConnectError(str(error))
         case TimeoutError():
             return httpx.ReadTimeout("no answer in time")
-        case aiohttp.ClientResponseError() | HttpProcessingError():
+        case aiohttp.ClientResponseError():
             return httpx.RemoteProtocolError("the response is not valid HTTP")
         case ValueError():
             return httpx.LocalProtocolError("the request is not valid HTTP")
