@@ -24,9 +24,8 @@ _BANDS: Mapping[str, tuple[str, Sequence[float | None]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """The number of requests per value, or per band. A band is a pair of bounds, either of which may be None. The
-    first is inclusive, the second exclusive.
-    ``complete`` means that all matching requests were counted."""
+    """The number of requests per value, or per band. A band is a pair of bounds, either of which may be None; the
+    first is inclusive, the second exclusive. ``complete`` means that all matching requests were counted."""
 
     counts: Mapping[Any, int]
     complete: bool

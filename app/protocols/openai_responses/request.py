@@ -93,9 +93,8 @@ def _found(result: Mapping[str, Any], identifier: str, is_name: Callable[[str], 
     if collection is not None and not is_name(collection):
         return None
     share = score if isinstance(score, int | float) and not isinstance(score, bool) and 0 <= score <= 1 else None
-    names = [
-        name for name in (result.get("filename"), result.get("file_id")) if isinstance(name, str) and is_name(name)
-    ]
+    given_names = result.get("filename"), result.get("file_id")
+    names = [name for name in given_names if isinstance(name, str) and is_name(name)]
     return Chunk(
         id=identifier,
         text=text,
