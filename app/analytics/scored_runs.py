@@ -7,14 +7,13 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, or_, select, text
+from sqlalchemy import ColumnElement, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.database import Database
-from app.db.tables import REPORTS_SCORES, claims, documents, requests, run_steps, runs
+from app.db.tables import REPORTS_SCORES, requests, run_steps, runs
 from app.events.filters import EventFilter
 from app.events.sql_conditions import requests_matching, within
-from judges.types import Label
 from policies.types import Action
 
 Score = Literal["lowest", "average"]
@@ -48,41 +47,25 @@ async def scored_runs(
 ) -> list[ScoredRun]:
     """Return up to ``most`` runs that have scores from ``source``, newest first. For ``judge``, each request is a run,
     because the judge scores each request separately. Raises DatabaseUnavailableError."""
+    newest = _newest(filter, most)
     async with database.read() as connection:
         match source:
             case "judge":
-                return await _judged(connection, filter, score, most)
+                return await _of_each_request(connection, requests.c[f"{score}_claim_score"], newest)
             case "reported":
                 alone = await _reported(connection, filter, score, most)
             case "retrieval":
-                alone = await _retrieved(connection, filter, score, most)
+                alone = await _of_each_request(
+                    connection, requests.c[f"{score}_relevance_score"], newest.where(*_alone())
+                )
         found = [*alone, *await _recorded(connection, filter, source, score, most)]
     return sorted(found, key=lambda run: run.ts, reverse=True)[:most]
 
 
-async def _judged(connection: AsyncConnection, filter: EventFilter, score: Score, most: int) -> list[ScoredRun]:
-    columns = claims.c
-    # Claims without a verdict don't count, as in the score check of policies.
-    wanted = columns.label != Label.NOT_A_CLAIM.value, columns.reason.is_(None), columns.score.is_not(None)
-    return await _scored(connection, _newest(filter, most), _combined(columns.score, score).where(*wanted))
-
-
-async def _retrieved(connection: AsyncConnection, filter: EventFilter, score: Score, most: int) -> list[ScoredRun]:
-    columns = documents.c
-    kept = _combined(columns.relevance_score, score).where(columns.kept)
-    return await _scored(connection, _newest(filter, most).where(*_alone()), kept)
-
-
-async def _scored(connection: AsyncConnection, newest: Select[Any], score: Select[Any]) -> list[ScoredRun]:
-    """Return the requests that ``newest`` selects, with the score that ``score`` computes from the rows of one."""
-    requested = newest.subquery()
-    (scored,) = score.get_final_froms()
-    of_request = scored.c.request_id == requested.c.request_id, scored.c.ts == requested.c.ts
-    # A subquery for each request, because PostgreSQL would read all rows of the month for a join.
-    query = select(
-        requested.c.request_id, requested.c.ts, requested.c.action, score.where(*of_request).scalar_subquery()
-    )
-    return _of_requests(row for row in (await connection.execute(query)).all() if row[-1] is not None)
+async def _of_each_request(connection: AsyncConnection, column: ColumnElement[float], newest: Any) -> list[ScoredRun]:
+    """Return the requests that ``newest`` selects and that have a score in ``column``."""
+    rows = (await connection.execute(newest.add_columns(column))).all()
+    return _of_requests(row for row in rows if row[-1] is not None)
 
 
 async def _reported(connection: AsyncConnection, filter: EventFilter, score: Score, most: int) -> list[ScoredRun]:
@@ -154,10 +137,6 @@ def _of_runs(filter: EventFilter) -> list[ColumnElement[bool]]:
         matching = requests_matching(filter, requests.c.run_id).where(requests.c.run_id == runs.c.run_id)
         wanted.append(matching.exists())
     return wanted
-
-
-def _combined(column: ColumnElement[float], score: Score) -> Select[Any]:
-    return select(func.min(column) if score == "lowest" else func.avg(column))
 
 
 def _score(scores: Sequence[float], score: Score) -> float:

@@ -63,31 +63,31 @@ class _People:
     def was_bad(self, one: ScoredRun) -> tuple[bool | None, Origin]:
         """Return whether labels or feedback say that the run was bad, and which of them. Return None if neither
         does."""
-        labels = [not self.grounded[id] for id in one.flags if id in self.grounded]
-        others = [
-            bad
-            for id, flagged in one.flags.items()
-            if id in self.feedback and id not in self.grounded
-            if (bad := self.feedback[id].reply_was_bad(flagged=flagged)) is not None
-        ]
-        known = [*labels, *others]
-        return any(known) if known else None, "labels" if labels else "feedback" if others else "actions"
+        bad: bool | None = None
+        origin: Origin = "actions"
+        for id, flagged in one.flags.items():
+            if (grounded := self.grounded.get(id)) is not None:
+                bad, origin = bad or not grounded, "labels"
+            elif id in self.feedback and (marked := self.feedback[id].reply_was_bad(flagged=flagged)) is not None:
+                bad, origin = bad or marked, "labels" if origin == "labels" else "feedback"
+        return bad, origin
 
 
 def _calibrated(scored: Sequence[ScoredRun], people: _People, good: Good, percentile: float) -> dict[str, Any]:
-    found = [(one, *people.was_bad(one)) for one in scored]
-    marked = [(one, bad) for one, bad, _ in found]
-    # Without labels or feedback, flagged runs are bad. Allowed runs are good if ``good`` is "allowed".
-    origins = Counter(origin for one, bad, origin in found if bad is not None or one.flagged or good == "allowed")
-    counted = {
-        "runs": sorted(one.score for one in scored),
-        "good": sorted(
-            one.score for one, bad in marked if bad is False or (bad is None and not one.flagged and good == "allowed")
-        ),
-        "bad": sorted(one.score for one, bad in marked if bad or (bad is None and one.flagged)),
-        "marked_good": sorted(one.score for one, bad in marked if bad is False),
-        "marked_bad": sorted(one.score for one, bad in marked if bad),
-    }
+    counted: dict[str, list[float]] = {name: [] for name in ("runs", "good", "bad", "marked_good", "marked_bad")}
+    origins: Counter[Origin] = Counter()
+    for one in scored:
+        bad, origin = people.was_bad(one)
+        counted["runs"].append(one.score)
+        if bad is not None:
+            counted["marked_bad" if bad else "marked_good"].append(one.score)
+        # Without labels or feedback, flagged runs are bad. Allowed runs are good if ``good`` is "allowed".
+        is_bad = one.flagged if bad is None else bad
+        if bad is not None or is_bad or good == "allowed":
+            counted["bad" if is_bad else "good"].append(one.score)
+            origins[origin] += 1
+    for scores in counted.values():
+        scores.sort()
     good_scores, bad_scores = counted["good"], counted["bad"]
     threshold = good_scores[max(0, ceil(len(good_scores) * percentile / 100) - 1)] if good_scores else None
     return {

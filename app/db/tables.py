@@ -152,6 +152,11 @@ requests = Table(
     Column("regenerations", Integer, nullable=False, server_default="0"),
     Column("question", Text),
     Column("total_tokens", BigInteger, Computed("prompt_tokens + completion_tokens", persisted=True)),
+    # These four summarize the scores of the request's claims and documents; see ``app.events.score_summary``.
+    Column("lowest_claim_score", Double),
+    Column("average_claim_score", Double),
+    Column("lowest_relevance_score", Double),
+    Column("average_relevance_score", Double),
     Index(None, "ts", "request_id"),
     Index(None, "agent", "ts", "request_id"),
     Index(None, "model", "ts", "request_id"),

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app.events.records import RequestEvent
+from app.events.score_summary import score_summary
 from judges.concurrency import FreedInSteps
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -25,8 +26,13 @@ def event_rows(event: RequestEvent) -> Rows:
     row = _columns(request)
     request_id = row["request_id"]
     shared = {name: row[name] for name in ("request_id", "run_id", "agent", "model")}
+    claims = FreedInSteps(
+        _columns(claim) | {"request_id": request_id, "seq": seq, "ts": request.ts}
+        for seq, claim in enumerate(event.claims)
+    )
+    documents = [_columns(document) | {"request_id": request_id, "ts": request.ts} for document in event.documents]
     return {
-        "requests": [row],
+        "requests": [row | score_summary(claims, documents)],
         "decisions": [
             shared
             | {
@@ -47,13 +53,8 @@ def event_rows(event: RequestEvent) -> Rows:
             }
             for position, decision in enumerate((*event.decisions, *event.shadow))
         ],
-        "claims": FreedInSteps(
-            _columns(claim) | {"request_id": request_id, "seq": seq, "ts": request.ts}
-            for seq, claim in enumerate(event.claims)
-        ),
-        "documents": [
-            _columns(document) | {"request_id": request_id, "ts": request.ts} for document in event.documents
-        ],
+        "claims": claims,
+        "documents": documents,
     }
 
 
@@ -130,4 +131,7 @@ def load(line: bytes) -> Rows:
     for table in rows.values():
         for row in table:
             row["ts"] = ts
+    for row in rows["requests"]:
+        if "lowest_claim_score" not in row:  # Nor do they have the summary of the scores.
+            row |= score_summary(rows["claims"], rows["documents"])
     return rows

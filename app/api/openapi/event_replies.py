@@ -36,6 +36,10 @@ class RequestSummary(BaseModel):
     regenerations: int
     question: str | None = Field(description="Start of the question, if texts are stored in full")
     total_tokens: int | None
+    lowest_claim_score: float | None
+    average_claim_score: float | None
+    lowest_relevance_score: float | None = Field(description="Of the documents that were kept")
+    average_relevance_score: float | None
 
 
 class LoggedRequest(RequestSummary):

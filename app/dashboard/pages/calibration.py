@@ -25,7 +25,7 @@ from policies.registry import parse_rules
 
 router = APIRouter(route_class=DashboardRoute)
 
-LOOKED_AT = (1_000, 5_000, 20_000, MOST_REQUESTS)
+LOOKED_AT = (1_000, 5_000, 20_000)
 _STEPS = 100
 _BARS = 50
 _POLICIES = 500

@@ -1,6 +1,7 @@
 """Tables with rows, upgraded to this version and downgraded again."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,15 +10,17 @@ from typing import Any, TypeVar
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
+from msgspec.structs import replace
 from sqlalchemy import Connection, insert, inspect, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.database import Database
 from app.db.rollup_tables import decision_statistics, request_statistics
 from app.db.schema import SchemaError, alembic_config, upgrade
-from app.db.tables import EVENT_TABLES, feedback
+from app.db.tables import EVENT_TABLES, feedback, requests
 from app.events.queries import EventQueries
 from app.events.records import RequestEvent
+from app.events.score_summary import score_summary
 from app.events.search.matches import TextMatches
 from app.events.search.search_query import phrases_of
 from app.events.serialization import event_rows
@@ -46,13 +49,17 @@ def on(url: str, action: Callable[[Database], Any]) -> Any:
     return asyncio.run(run())
 
 
+LATER = {"question", *score_summary((), ())}
+"""The columns that requests didn't have at first."""
+
+
 async def put_plain(database: Database, events: list[RequestEvent]) -> None:
     """Rows as they were stored before every row had a time and requests had a question."""
     async with database.write() as connection:
         for event in events:
             for name, rows in event_rows(event).items():
                 timed = name in ("requests", "decisions")
-                later = {"question"} if timed else {"ts"}
+                later = LATER if timed else {"ts"}
                 plain = [{key: row[key] for key in row if key not in later} for row in rows]
                 await connection.execute(insert(next(table for table in EVENT_TABLES if table.name == name)), plain)
         mark = {"id": "fb", "request_id": events[1].request.request_id, "correct": True, "created_at": YEAR}
@@ -60,12 +67,12 @@ async def put_plain(database: Database, events: list[RequestEvent]) -> None:
 
 
 async def put_without_question(database: Database, events: list[RequestEvent]) -> None:
-    """Rows as they were before requests had a question."""
+    """Rows as they were before requests had a question, or a summary of their scores."""
     async with database.write() as connection:
         for name in ("requests", "decisions", "claims", "documents"):
             table = next(table for table in EVENT_TABLES if table.name == name)
             rows = [
-                {key: row[key] for key in row if key != "question"}
+                {key: row[key] for key in row if key not in LATER}
                 for event in events
                 for row in event_rows(event)[name]
             ]
@@ -221,6 +228,50 @@ def test_texts_that_were_stored_before_the_search_index_are_found(
         == []
     )
     assert len(on(empty_url, found_by_search)["question 17"]) == 2
+
+
+def test_scores_of_earlier_requests_are_summarized(empty_url: str, event: Callable[..., RequestEvent]) -> None:
+    """Claims without a verdict and documents that were dropped don't count. A request may have neither score."""
+    events = [event(number, ts=ts) for number, ts in enumerate(TIMES)]
+    claim, document = events[0].claims[0], events[0].documents[0]
+    scored = [
+        ("supported", 0.9, None),
+        ("unverifiable", 0.2, None),
+        ("not_a_claim", 0.0, None),
+        ("supported", 0.1, "judge_timeout"),
+        ("supported", None, None),
+    ]
+    claims = [
+        replace(claim, position=position, label=label, score=score, reason=reason)
+        for position, (label, score, reason) in enumerate(scored)
+    ]
+    documents = tuple(
+        replace(document, position=position, relevance_score=score, kept=kept)
+        for position, (score, kept) in enumerate([(0.8, True), (0.4, True), (0.1, False), (None, True)])
+    )
+    events[0] = dataclasses.replace(events[0], claims=claims, documents=documents)
+    events[1] = dataclasses.replace(events[1], claims=(), documents=())
+
+    async def summaries(database: Database) -> dict[str, tuple[float | None, ...]]:
+        columns = requests.c[("request_id", *score_summary((), ()))]
+        async with database.read() as connection:
+            return {id: tuple(scores) for id, *scores in await connection.execute(select(*columns))}
+
+    def approx(expected: tuple[float | None, ...]) -> Any:
+        return tuple(None if value is None else pytest.approx(value) for value in expected)
+
+    upgrade(empty_url)
+    command.downgrade(alembic_config(empty_url), "0019")
+    on(empty_url, lambda database: put_without_question(database, events[:2]))
+    upgrade(empty_url)
+    assert on(empty_url, lambda database: store(database, [event_rows(each) for each in events[2:]])) == []
+    found = on(empty_url, summaries)
+    assert found[events[0].request.request_id] == approx((0.2, 0.55, 0.4, 0.6))
+    assert found[events[1].request.request_id] == (None, None, None, None)
+    for each in events[:2]:  # A new request's summary is the same.
+        assert approx(found[each.request.request_id]) == tuple(
+            event_rows(each)["requests"][0][name] for name in score_summary((), ())
+        )
 
 
 def test_tables_of_a_later_version_are_left_alone(empty_url: str) -> None:

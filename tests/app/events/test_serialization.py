@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.db.tables import metadata
 from app.events.records import RequestEvent
+from app.events.score_summary import score_summary
 from app.events.serialization import dump, event_rows, load, plain
 from policies.types import Decision
 
@@ -19,14 +20,14 @@ def test_journal_line_restores_the_rows(event: Callable[..., RequestEvent]) -> N
     assert b"\n" not in dump(rows)
 
 
-def test_older_rows_get_the_time_of_their_request(
+def test_older_rows_get_the_time_of_their_request_and_the_summary_of_its_scores(
     event: Callable[..., RequestEvent],
 ) -> None:
     rows = event_rows(event(7))
+    assert rows["requests"][0]["lowest_claim_score"] is not None
+    later = {"requests": [*score_summary((), ())], "claims": ["ts"], "documents": ["ts"], "decisions": []}
     earlier = {
-        table: [
-            {name: row[name] for name in row if name != "ts"} if table in ("claims", "documents") else row for row in of
-        ]
+        table: [{name: row[name] for name in row if name not in later[table]} for row in of]
         for table, of in rows.items()
     }
     assert load(dump(earlier)) == rows

@@ -9,12 +9,13 @@ from pydantic import BaseModel
 
 from app.api.openapi.event_replies import LoggedClaim, LoggedDocument, RequestSummary
 from app.events.records import ClaimRow, DocumentRow, RequestRow
+from app.events.score_summary import score_summary
 
 
 @pytest.mark.parametrize(
     ("reply", "row", "added", "elsewhere"),
     [
-        (RequestSummary, RequestRow, ("total_tokens",), ("prompt", "reply", "extra")),
+        (RequestSummary, RequestRow, ("total_tokens", *score_summary((), ())), ("prompt", "reply", "extra")),
         (LoggedDocument, DocumentRow, ("outcome",), ()),
         (LoggedClaim, ClaimRow, ("extra",), ("choice", "sentence_index", "extra")),
     ],
