@@ -1,15 +1,56 @@
-"""Looks up words in the text of one request. A reply may repeat names from the request without stating anything."""
+"""Looks up words in the text of one request, and in lists of function words. A reply may repeat names from the request
+without stating anything."""
 
-from collections.abc import Sequence
-from functools import cached_property
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
 from typing import Final
 
+from judges.features.numbers import vocabulary
+from judges.features.words import lexicon
 from judges.features.words.document_text import DocumentText, known_words, words_of
 from judges.features.words.stemming import stem
+from judges.text.languages.rules import STATING, HarmlessRules
 
 _MAX_QUESTION_CHARS: Final = 60_000
 """Maximum number of characters read from the user's messages. Only the end of longer messages is read, so a reply that
 repeats their beginning isn't recognised as harmless."""
+END_MARKS: Final = '.!…。！,:：)]"”’*_'
+"""Marks that a text may end with."""
+START: Final = re.compile(r"[\s(\[\"“‘*_¡¿.…!–—-]*")
+"""Marks that a text may begin with."""
+AND: Final = re.compile(r"\A(?:and|so|but|und|aber|et|y) ")
+"""A conjunction at the beginning of folded text."""
+_LETTERS: Final = str.maketrans("’ʼİ", "''I")
+_ASKING_LISTED = (
+    "what when where which who why how was wann wo welche welcher wer warum wie quand où quoi comment pourquoi qué "
+    "cuándo dónde cuál cómo what's who's"
+)
+ASKS: Final = frozenset(_ASKING_LISTED.split())
+"""Question words. A label that begins with a question word is a question, so its verb states nothing."""
+DEGREE: Final = re.compile(r" (?:to|much|many|long|often|far|old|big|large|soon|viele?|lange|oft|hoch|weit|groß|man)\b")
+"""What follows "how" if it asks for a degree."""
+JOINS: Final = re.compile(
+    r"[(\[–—&]|(?<!\w)(?:and|but|then|so|because|und|aber|dann|denn|sondern|et|mais|puis|donc|car|y|pero|luego|porque"
+    r"|sino)(?=\s+\S+\s+\S)"
+)
+"""Text that may join another statement to a topic: a bracket, a dash, or a conjunction before more than one word."""
+_IDENTIFIED: Final = re.compile(
+    r"(?<!\w)(?:type|version|step|article|section|paragraph|phase|part|stage|level|chapter|figure|table|page|typ|schritt"
+    r"|artikel|abschnitt|kapitel|teil|seite|étape|chapitre|section|partie|tipo|versión|paso|artículo|sección)"
+    r" \d{1,4}(?:\.\d{1,3}){0,3}(?![\w.,%]?\w)"
+)
+"""A number that identifies something rather than counting it."""
+COUNTED: Final = (
+    frozenset(vocabulary.NUMBER_WORDS) | frozenset(vocabulary.SCALES) | vocabulary.HOW_OFTEN - vocabulary.ONE
+)
+_WITHOUT: Final = frozenset(["without", "ohne", "sans", "sin"])
+DENYING: Final = lexicon.NEGATIONS | _WITHOUT
+_COUNTING: Final = DENYING | COUNTED | {"every", "twice", "half", "double", "always", "only", "except"}
+_LIMITING_LISTED = "minimum maximum least without except only twice double half free never always all none every"
+_LIMITING: Final = (
+    lexicon.NEGATIONS | vocabulary.MORE_THAN | vocabulary.LESS_THAN | vocabulary.AT_MOST | vocabulary.CHANGED
+).union(_LIMITING_LISTED.split())
 
 
 class KnownText:
@@ -76,3 +117,69 @@ class AnyText(KnownText):
 
     def quotes(self, text: str) -> bool:
         return True
+
+
+class KnownWords:
+    """Looks up the words of one reply in ``known``, and in the word lists of ``table``."""
+
+    def __init__(self, known: KnownText, table: HarmlessRules) -> None:
+        self._known = known
+        self._table = table
+
+    def without_identifiers(self, folded: str) -> str:
+        """Return ``folded`` without numbers that identify a thing named in the question or a document."""
+
+        def known(found: re.Match[str]) -> str:
+            return found[0].split()[0] if self._known.names(found[0]) else found[0]
+
+        return _IDENTIFIED.sub(known, folded)
+
+    def states(self, words: Sequence[str]) -> bool:
+        """Return whether a label with ``words`` states a fact or gives an instruction."""
+        table = self._table
+        if not words or words[0] in ASKS:
+            return False
+        if len(words) > 1 and words[0] in table.imperatives and words[1] not in table.heads:
+            return True
+        return not STATING.isdisjoint(words) or not DENYING.isdisjoint(words)
+
+    def names_nothing_new(self, words: Iterable[str]) -> bool:
+        """Return whether every word of a topic is known or a courtesy, and none is a number or a negation."""
+        table = self._table
+        return not any(any(map(str.isdecimal, word)) or word in _COUNTING for word in words) and all(
+            word in table.courteous or self.is_known(word) for word in words
+        )
+
+    def knows(self, words: Sequence[str]) -> bool:
+        """Return whether each of ``words`` is in the question or the documents, or is a function word. Words that count
+        or compare are function words only before something that states nothing ("more information")."""
+        table = self._table
+        return all(
+            self.is_known(word)
+            and (word not in table.quantities or self._known.has(word) or not table.uncounted.isdisjoint(after))
+            for word, after in zip(words, [words[place : place + 2] for place in range(1, len(words) + 1)], strict=True)
+        )
+
+    def is_known(self, word: str) -> bool:
+        if self._known.has(word):
+            return True
+        if any(map(str.isdecimal, word)) or word in COUNTED:
+            return False
+        return (word in self._table.words and word not in DENYING) or (word in lexicon.STOP and word not in _LIMITING)
+
+
+@lru_cache(maxsize=512)
+def fold(text: str) -> str:
+    """Return ``text`` in lower case, with plain apostrophes. Its length doesn't change."""
+    return text.translate(_LETTERS).lower()
+
+
+@lru_cache(maxsize=512)
+def bare(text: str) -> str:
+    """Return ``text`` in lower case, without punctuation at either end."""
+    folded = fold(text)
+    begin = START.match(folded)
+    start, end = begin.end() if begin else 0, len(folded)
+    while end > start and (folded[end - 1].isspace() or folded[end - 1] in END_MARKS):
+        end -= 1
+    return re.sub(r"\s+", " ", folded[start:end].rstrip("?？"))

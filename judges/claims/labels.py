@@ -1,0 +1,102 @@
+"""Recognises labels: headings, table heads and lead-ins that name things and state nothing."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from judges.claims.known_text import AND, ASKS, COUNTED, DEGREE, KnownWords
+from judges.features.numbers import vocabulary
+from judges.features.words import lexicon
+from judges.features.words.document_text import words_of
+from judges.text.fragments import has_symbol
+from judges.text.languages.rules import STATING, HarmlessRules
+
+_NUMBERING: Final = re.compile(
+    r"\A(?:\d{1,2}(?:\.\d{1,2}){0,3}[.)]|[ivx]{1,5}[.)]|[a-z][.)])\s+(?=(?P<next>[^\W\d_]+))"
+)
+_UNITS: Final = frozenset({*vocabulary.UNITS, *vocabulary.PERIODS, *vocabulary.CURRENCIES, *vocabulary.SCALES}) | {
+    *vocabulary.PERCENT,
+    *vocabulary.POINTS,
+    *vocabulary.HOW_OFTEN,
+}
+_LEAD: Final = re.compile(
+    r" (?:is|are|was|were|ist|sind|war|waren|lautet|lauten|est|sont|es|son)\Z|\A(?:[^\W\d_]+) (?=.* like this\Z)"
+)
+"""Matches the verb of a lead-in: the last word ("The steps are") or, if the lead-in ends with "like this", the first
+word ("Run it like this")."""
+_COLON: Final = re.compile(r"[:：]\s*\Z")
+_BREAK: Final = re.compile(r"[,;:(–—]")
+_OPEN: Final = re.compile(
+    r" (?:with|by|for|to|from|in|on|at|of|as|if|when|includes?|covers?|needs?|says?|states?|the following|as follows"
+    r"|(?:these|this|the following) (?P<thing>\w+))\Z"
+)
+"""The end of a lead-in that only the list below it completes."""
+_GIVEN: Final = frozenset(["how", "why", "wie", "warum", "comment", "pourquoi", "cómo"])
+"""Question words that take the rest of the question for granted."""
+_WHY: Final = frozenset(["why", "warum", "pourquoi"])
+_MAX_LABEL_WORDS: Final = 16
+
+
+class Labels:
+    """Recognises the labels of one reply."""
+
+    def __init__(self, words: KnownWords, table: HarmlessRules) -> None:
+        self._words = words
+        self._table = table
+
+    def is_label(self, text: str, folded: str, *, numbers: bool = False) -> bool:
+        """Return whether ``text``, which is ``folded`` without punctuation and numbering, contains only function words
+        and words from the question or the documents. With ``numbers``, their numbers are allowed too, as in the name of
+        a source."""
+        if has_symbol(text):
+            return False
+        bare = self._words.without_identifiers(_LEAD.sub("", AND.sub("", folded)))
+        words = words_of(bare)
+        if len(words) > _MAX_LABEL_WORDS or self._tells(bare, is_lead_in=_COLON.search(text) is not None):
+            return False
+        if numbers:
+            return self._words.knows(words)
+        counts = any(word[0].isdigit() or word in COUNTED for word in words)
+        return not counts and not self._equates(bare) and self._words.knows(words)
+
+    def _tells(self, bare: str, *, is_lead_in: bool) -> bool:
+        """Return whether a part of a label is a statement, an instruction or an answer. A lead-in is read without its
+        open end, which the list below completes."""
+        parts = [words_of(part) for part in _BREAK.split(bare)]
+        last = parts[-1][-1:]
+        if any(map(self._words.states, parts)) or (len(parts[-1]) > 1 and self._table.infinitives.issuperset(last)):
+            return True
+        if is_lead_in and (end := _OPEN.search(bare)) and (not end["thing"] or end["thing"] in self._table.words):
+            parts = [words_of(part) for part in _BREAK.split(bare[: end.start()])]
+        if any(map(self._is_clause, parts)):
+            return True
+        if parts[0][:1] and parts[0][0] in ASKS:
+            return any(part and part[0] not in ASKS for part in parts[1:])
+        return any(len(part) == 1 and self._describes(part[0]) for part in parts[1:])
+
+    def _equates(self, bare: str) -> bool:
+        """Return whether a label names something on both sides of a colon: "Medicine: water"."""
+        return all(
+            any(word not in self._table.words and word not in lexicon.STOP for word in words_of(side))
+            for side in bare.partition(":")[::2]
+        )
+
+    def _describes(self, word: str) -> bool:
+        return word in self._table.predicates or word.endswith("ed")
+
+    def _is_clause(self, words: Sequence[str]) -> bool:
+        """Return whether a part of a label is a clause. A question states only what it takes for granted."""
+        table = self._table
+        if not words or words[0] not in ASKS:
+            return table.is_clause(words)
+        asked = [word for word in words[1:] if word not in STATING]
+        inverted = words[1:2] != asked[:1]
+        if len(asked) + 1 < len(words) and words[0] in _GIVEN and not DEGREE.match(f" {words[1]}"):
+            return not inverted or words[0] in _WHY
+        return not inverted and not table.words.issuperset(asked) and table.is_clause(asked)
+
+
+def without_ordinal(folded: str) -> str:
+    """Return ``folded`` without the number of a heading ("1. Refunds"). A number before a unit counts something."""
+    found = _NUMBERING.match(folded)
+    return folded[found.end() :] if found and found["next"] not in _UNITS else folded
