@@ -13,28 +13,16 @@ from enum import Enum, auto
 from msgspec import structs
 
 from judges.claims.harmless import HarmlessText
+from judges.claims.json_values import MAX_KEYS_CHARS, MAX_PATH_CHARS, Container, JsonString, words_of_key
 from judges.protocols import ClaimExtractor, SentenceSplitter
 from judges.types import Claim, Sentence, Span
 
-_MAX_CODE_WORDS = 3
-"""A value of at most this many words is a code or a name, not text."""
-_MAX_CODE_WIDE_CHARS = 12
-"""In scripts that may have no spaces between words, a value of at most this many characters is a code or a name, not
-text."""
-_WIDE = "\u0e00"
 _LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 _NUMBER = re.compile(r"-?\d*(?:\.\d*)?(?:[eE][+-]?\d*)?")
 _FENCE = re.compile(r"`{1,3}|`{3}(?:j(?:s(?:o(?:n[5cl]?)?)?)?)?[ \t\r]*\n?", re.IGNORECASE)
 """A JSON code fence, or the beginning of one. Any text other than a language name could state something."""
 _PLAIN = re.compile(r'[^"\\]+')
 _STRUCTURE = Sentence(index=0, text="", span=Span(0, 0), plain="", in_code=True)
-_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_CODE_LENGTH = 4
-_GAPS = re.compile(
-    r"[\s_]+|(?<=[^\W\d_])[-./:](?=[^\W\d_])|(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
-    r"|(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)"
-)
-"""The gaps between the words of a key."""
 _PUNCTUATION = re.compile(r'[\s{}\[\]",:`]+')
 _PLAIN_KEYS_LISTED = (
     "a abstract an analysis and answer answers background body caption chapter chapters citation citations comment "
@@ -49,12 +37,7 @@ _PLAIN_KEYS_LISTED = (
 )
 _PLAIN_KEYS = frozenset(_PLAIN_KEYS_LISTED.split())
 """Words of keys that say nothing about their value."""
-_MAX_LEAF_CHARS = 1000
-"""A string of more than this many characters is text, whatever it contains."""
 _MAX_NUMBER_CHARS = 400
-_MAX_PATH_CHARS = 400
-_MAX_KEYS_CHARS = 800
-"""Maximum lengths of the keys that lead to a value, in words and as written. Longer keys are unjudged."""
 _MAX_LOOK_BACK = 256
 """The number of preceding pieces in which to look for a piece's context."""
 _MAX_CONTEXT_CHARS = 80
@@ -67,102 +50,6 @@ class _State(Enum):
     LITERAL = auto()
     STRING = auto()
     PROSE = auto()
-
-
-class _Value:
-    """A string that is being read: its unescaped characters, and the position in the reply where each begins."""
-
-    def __init__(self, *, is_name: bool) -> None:
-        self.is_name = is_name
-        self.characters: list[str] = []
-        self.places: list[int] = []
-        self.fed = 0
-        self.splitter: SentenceSplitter | None = None
-        self.path = ""  # with which each sentence is judged
-        self._escape: str | None = None
-        self._escape_at = 0
-        self._words = 0
-        self._wide = 0
-        self._in_word = False
-
-    @property
-    def in_escape(self) -> bool:
-        return self._escape is not None
-
-    def extend(self, run: str, place: int) -> None:
-        """Add raw characters without escapes or quotation marks; ``place`` is the position of the first one."""
-        self.characters.extend(run)
-        self.places.extend(range(place, place + len(run)))
-        if self.is_text or self.is_name:
-            return
-        self._words += len(run.split()) - (self._in_word and not run[0].isspace())
-        self._in_word = not run[-1].isspace()
-        self._wide += sum(character >= _WIDE and not character.isspace() for character in run)
-
-    def take(self, character: str, place: int) -> bool:
-        """Add the next raw character. Return True if it is the quotation mark that ends the string."""
-        if self._escape is not None:
-            self._unescape(character)
-        elif character == "\\":
-            self._escape, self._escape_at = "", place
-        elif character == '"':
-            return True
-        else:
-            self.extend(character, place)
-        return False
-
-    def end(self, place: int) -> int:
-        """Return the position after the last character added so far; ``place`` is the position up to which the reply
-        has been read."""
-        return place if self._escape is None else self._escape_at
-
-    @property
-    def is_text(self) -> bool:
-        return not self.is_name and (
-            self._words > _MAX_CODE_WORDS or self._wide > _MAX_CODE_WIDE_CHARS or len(self.characters) > _MAX_LEAF_CHARS
-        )
-
-    def _unescape(self, character: str) -> None:
-        code = f"{self._escape}{character}"
-        if code[0] != "u":
-            self.extend(_ESCAPES.get(code, code), self._escape_at)
-        elif len(code) <= _CODE_LENGTH:
-            self._escape = code
-            return
-        else:
-            digits = code[1:]
-            known = re.fullmatch("[0-9a-fA-F]{4}", digits)
-            self.extend(chr(int(digits, 16)) if known else "\N{REPLACEMENT CHARACTER}", self._escape_at)
-        self._escape = None
-
-
-class _Container:
-    """An open object or array, with its current key and its first leaf, which distinguishes it from its siblings.
-    ``is_empty`` means that it has no value yet; ``lacks_value`` means that the value of its current key has not begun.
-    """
-
-    def __init__(self, bracket: str, outer: "_Container | None") -> None:
-        self.is_object = bracket == "{"
-        self.object: _Container | None = self if self.is_object or outer is None else outer.object
-        """The innermost object."""
-        self.key = ""
-        self.first = ""
-        self.is_empty = True
-        self.lacks_value = False
-        self._outer_path = outer.path if outer is not None else ""
-        self._outer_keys = outer.keys if outer is not None else ""
-
-    @property
-    def path(self) -> str:
-        """The keys that lead to the current value, in words."""
-        if not self.key:
-            return self._outer_path
-        return f"{self._outer_path} {_words(self.key)}".strip()[: _MAX_PATH_CHARS + 1]
-
-    @property
-    def keys(self) -> str:
-        """The keys that lead to the current value, as they are written."""
-        return f"{self._outer_keys} {self.key}"[: _MAX_KEYS_CHARS + 1] if self.key else self._outer_keys
 
 
 class JsonReply:
@@ -191,11 +78,11 @@ class JsonReply:
         self._begin = 0  # position of the text that is in no piece yet
         self._place = 0  # how far the reply has been read
         self._state = _State.START
-        self._nesting: list[_Container] = []
+        self._nesting: list[Container] = []
         self._wants_name = False
         self._word = ""
         self._fenced = False
-        self._value: _Value | None = None
+        self._value: JsonString | None = None
         self._prose: SentenceSplitter | None = None
         self._prose_at = 0
 
@@ -259,7 +146,7 @@ class JsonReply:
         """Return whether a piece has only punctuation and keys that name nothing new or are judged with their text."""
         if sentence.index in self._labels:
             return True
-        words = _words(_PUNCTUATION.sub(" ", sentence.text))
+        words = words_of_key(_PUNCTUATION.sub(" ", sentence.text))
         return not words or (words.replace(" ", "").isalpha() and self._harmless.is_label(words))
 
     def shown(self, sentence: Sentence) -> str | None:
@@ -289,7 +176,7 @@ class JsonReply:
         claimed: Sequence[Sentence] = ()
         if character in "{[":
             self._begin_value()
-            self._nesting.append(_Container(character, self._nesting[-1] if self._nesting else None))
+            self._nesting.append(Container(character, self._nesting[-1] if self._nesting else None))
             self._wants_name = character == "{"
         elif character in "}]":
             if not self._nesting:
@@ -308,7 +195,7 @@ class JsonReply:
     def _begin_string(self) -> Sequence[Sentence]:
         """Begin a string. If it is another key, emit the preceding key now, because that has no value."""
         lacking = self._wants_name and self._nesting and self._nesting[-1].lacks_value
-        self._value = _Value(is_name=self._wants_name)
+        self._value = JsonString(is_name=self._wants_name)
         self._state = _State.STRING
         return self._bare(self._nesting[-1], None, end=self._place) if lacking else ()
 
@@ -324,7 +211,7 @@ class JsonReply:
         if self._nesting:
             self._nesting[-1].is_empty = self._nesting[-1].lacks_value = False
 
-    def _bare(self, place: _Container, value: str | None, *, end: int) -> Sequence[Sentence]:
+    def _bare(self, place: Container, value: str | None, *, end: int) -> Sequence[Sentence]:
         """Return the piece for a key without a leaf ("side effects: []"), unless the key says nothing."""
         return () if _PLAIN_KEYS.issuperset(place.path.split()) else (self._claimed(end, place, value, ""),)
 
@@ -415,7 +302,7 @@ class JsonReply:
         place.object.first = place.object.first or piece.plain[:_MAX_CONTEXT_CHARS]
         return [piece]
 
-    def _key(self, end: int, value: _Value) -> list[Sentence]:
+    def _key(self, end: int, value: JsonString) -> list[Sentence]:
         """Return the piece before a longer string: the string's key. If it names nothing new, the string is judged with
         it, unless it says nothing. Otherwise, it is a claim.
         """
@@ -423,7 +310,7 @@ class JsonReply:
         place = self._nesting[-1] if self._nesting else None
         if place is None or not place.path:
             return self._structure(end)
-        is_long = len(place.path) > _MAX_PATH_CHARS or len(place.keys) > _MAX_KEYS_CHARS
+        is_long = len(place.path) > MAX_PATH_CHARS or len(place.keys) > MAX_KEYS_CHARS
         if is_long or not _PLAIN_KEYS.issuperset(place.path.split()):
             if is_long or not self._harmless.is_label(place.path):
                 return [self._claimed(end, place, None, "")]
@@ -433,19 +320,19 @@ class JsonReply:
         self._shown[piece.index] = place.keys
         return [piece]
 
-    def _claimed(self, end: int, place: _Container | None, value: str | None, context: str) -> Sentence:
+    def _claimed(self, end: int, place: Container | None, value: str | None, context: str) -> Sentence:
         """Return the piece for a leaf or a key at ``place``, which is a claim unless its path is too long."""
         path, keys = (place.path, place.keys) if place is not None else ("", "")
         text = ": ".join([*([path] if path else ()), *([value] if value is not None else ())])
         piece = self._emit(end, Sentence(index=0, text="", span=Span(0, 0), plain=text), None)
-        if len(path) > _MAX_PATH_CHARS or len(keys) > _MAX_KEYS_CHARS:
+        if len(path) > MAX_PATH_CHARS or len(keys) > MAX_KEYS_CHARS:
             self._shown[piece.index] = None
             return piece
         self._shown[piece.index] = keys if value is None else f"{keys}: {value}"
         self._leaves[piece.index] = Claim(text=text, span=piece.span, sentence_index=piece.index, context=context)
         return piece
 
-    def _value_sentences(self, value: _Value, sentences: Sequence[Sentence]) -> list[Sentence]:
+    def _value_sentences(self, value: JsonString, sentences: Sequence[Sentence]) -> list[Sentence]:
         places, end = value.places, value.end(self._place)
         pieces = [
             self._emit(places[at] if (at := sentence.span.end) < len(places) else end, sentence, sentence)
@@ -472,12 +359,6 @@ class JsonReply:
             self._raw = ["".join(self._raw)[self._begin - self._raw_at :]]
             self._raw_at = self._begin
         return self._raw[0][self._begin - self._raw_at : end - self._raw_at]
-
-
-def _words(name: str) -> str:
-    """Return a key in words: ``battery_covered`` and ``batteryCovered`` become "battery covered"."""
-    words = filter(None, _GAPS.split(name))
-    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in words)
 
 
 def _placed(span: Span, spoken: Sentence, sentence: Sentence) -> Span:
