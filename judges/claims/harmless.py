@@ -35,10 +35,11 @@ _ALSO: Final = re.compile(r"\s*(?:(?:or|nor|and|oder|noch|und|ou|ni|et|o|y)\s+)?
 _SUBORDINATE: Final = re.compile(r"\s*(?:ob|wie|was|wann|welche\w*|wer|wo)\b")
 """German subordinate clauses, which follow a comma."""
 _ASKED: Final = re.compile(
-    r"\b(?:(?P<open>whether|if|what|when|where|which|who|whose|ob|was|wann|welche\w*|wer|wo|si|quand|quel\w*|qui|où"
-    r"|cuándo|cuál\w*|quién|dónde)|(?P<given>how|why|wie|warum|comment|pourquoi|cómo))\b"
+    r"\b(?:whether|if|ob|si|(?P<degree>how|wie|comment|cómo)|(?P<given>what|when|where|which|who|whose|why|was|wann"
+    r"|welche\w*|wer|wo|warum|quand|quel\w*|qui|où|pourquoi|cuándo|cuál\w*|quién|dónde|qué))\b"
 )
-"""The beginning of an indirect question. One that asks for the manner or reason takes the rest for granted."""
+"""The beginning of an indirect question. Unless it asks for yes or no, or for a degree, it takes the rest for
+granted."""
 _CLAUSE: Final = re.compile(r"[,;:–—](?=\s)|\b(?:but|however|aber|jedoch|mais|pero|sino)\b")
 _EXCEPTING: Final = DENYING | {"than", "als", "besides", "sauf", "außer", "salvo"}
 """Words that make the object of a refusal a statement: "anything other than ice"."""
@@ -104,9 +105,11 @@ class HarmlessText:
         folded = bare(text)
         if opening := self._table.questions.match(folded):
             asks = self._table.asking
-            return not _THAT.search(folded, opening.end()) and all(
+            return not (_THAT.search(folded, opening.end()) or self._suggests(folded[opening.end() :])) and all(
                 word in asks or self._words.is_known(word) for word in words_of(folded)
             )
+        if found := self._table.suggestions.match(folded):
+            return self.is_label(folded[found.end() :])
         return self._table.open_questions.match(folded) is not None and self._words.knows(words_of(folded))
 
     def quotes(self, text: str) -> bool:
@@ -195,9 +198,29 @@ class HarmlessText:
             return False
         if asked is None:
             return True
-        clause = text[asked.end() :]
-        return not JOINS.search(clause) and (
-            asked["given"] is None or DEGREE.match(clause) is not None or self._known.asked(words_of(clause))
+        return not JOINS.search(text[asked.end() :]) and self._is_open(asked, text[asked.end() :])
+
+    def _is_open(self, asked: re.Match[str], clause: str) -> bool:
+        """Return whether an indirect question takes nothing for granted that the user didn't ask: "whether the fee is
+        due", "how long", "when the fee is due" if the user asked when something is due. The subject needn't be asked."""
+        if not (asked["given"] or (asked["degree"] and not DEGREE.match(clause))):
+            return True
+        words, table = words_of(clause), self._table
+        named = next((place for place, word in enumerate(words) if table.names(word)), len(words))
+        asked_openly = self._known.asked([asked[0]])
+        return all(
+            (asked_openly and self._known.asked([word]))
+            or not (table.names(word) or word in table.predicates or word in table.verbs or word in DENYING)
+            or word in table.asking
+            for word in words[named + 1 :]
+        )
+
+    def _suggests(self, asked: str) -> bool:
+        """Return whether a question to the user, after its beginning, suggests something: it has numbers or negations,
+        or an indirect question that takes something for granted."""
+        found = _ASKED.search(asked)
+        return not self._words.counts_nothing(words_of(asked)) or (
+            found is not None and not self._is_open(found, asked[found.end() :])
         )
 
     def is_label(self, text: str, *, numbers: bool = False, numbering: bool = False) -> bool:

@@ -134,6 +134,11 @@ class KnownWords:
 
         return _IDENTIFIED.sub(known, folded)
 
+    def is_reference(self, text: str) -> bool:
+        """Return whether ``text`` begins with something identified by a number, and the question or a document contains
+        all of it: "Article 15 GDPR"."""
+        return _IDENTIFIED.match(fold(text)) is not None and (self._known.asks(text) or self._known.quotes(text))
+
     def states(self, words: Sequence[str]) -> bool:
         """Return whether a label with ``words`` states a fact or gives an instruction."""
         table = self._table
@@ -146,9 +151,11 @@ class KnownWords:
     def names_nothing_new(self, words: Iterable[str]) -> bool:
         """Return whether every word of a topic is known or a courtesy, and none is a number or a negation."""
         table = self._table
-        return not any(any(map(str.isdecimal, word)) or word in _COUNTING for word in words) and all(
-            word in table.courteous or self.is_known(word) for word in words
-        )
+        return self.counts_nothing(words) and all(word in table.courteous or self.is_known(word) for word in words)
+
+    def counts_nothing(self, words: Iterable[str]) -> bool:
+        """Return whether none of ``words`` is a number or a negation."""
+        return not any(any(map(str.isdecimal, word)) or word in _COUNTING for word in words)
 
     def knows(self, words: Sequence[str]) -> bool:
         """Return whether each of ``words`` is in the question or the documents, or is a function word. Words that count

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from judges.claims.known_text import AND, ASKS, COUNTED, DEGREE, KnownWords
+from judges.claims.known_text import AND, ASKS, COUNTED, DEGREE, END_MARKS, KnownWords, fold
 from judges.features.numbers import vocabulary
 from judges.features.words import lexicon
 from judges.features.words.document_text import words_of
@@ -26,6 +26,12 @@ _LEAD: Final = re.compile(
 word ("Run it like this")."""
 _COLON: Final = re.compile(r"[:：]\s*\Z")
 _BREAK: Final = re.compile(r"[,;:(–—]")
+_BESIDE: Final = re.compile(
+    r"[:(\[–—]|\s-+\s|,\s+(?=(?:an?|the|our|your|my|his|her|its|their|de[nrms]|die|das|eine?|une?|l[aeo]s?|un[ao]s?|el)\b)",
+    re.IGNORECASE,
+)
+"""The mark between two names of which one says what the other is: a colon, a bracket, a dash, or a comma before a
+determiner."""
 _OPEN: Final = re.compile(
     r" (?:with|by|for|to|from|in|on|at|of|as|if|when|includes?|covers?|needs?|says?|states?|the following|as follows"
     r"|(?:these|this|the following) (?P<thing>\w+))\Z"
@@ -57,7 +63,7 @@ class Labels:
         if numbers:
             return self._words.knows(words)
         counts = any(word[0].isdigit() or word in COUNTED for word in words)
-        return not counts and not self._equates(bare) and self._words.knows(words)
+        return not counts and not self._equates(text.strip(END_MARKS + " ")) and self._words.knows(words)
 
     def _tells(self, bare: str, *, is_lead_in: bool) -> bool:
         """Return whether a part of a label is a statement, an instruction or an answer. A lead-in is read without its
@@ -74,11 +80,14 @@ class Labels:
             return any(part and part[0] not in ASKS for part in parts[1:])
         return any(len(part) == 1 and self._describes(part[0]) for part in parts[1:])
 
-    def _equates(self, bare: str) -> bool:
-        """Return whether a label names something on both sides of a colon: "Medicine: water"."""
-        return all(
-            any(word not in self._table.words and word not in lexicon.STOP for word in words_of(side))
-            for side in bare.partition(":")[::2]
+    def _equates(self, text: str) -> bool:
+        """Return whether a label sets two names beside each other: "Medicine: water", "Deadline (Monday)", "Ben, the
+        manager". A reference as the documents write it is no such name: "Right of access (Article 15 GDPR)"."""
+        found = _BESIDE.search(text)
+        return found is not None and all(
+            not self._words.is_reference(side.strip())
+            and any(word not in self._table.parts and word not in lexicon.STOP for word in words_of(fold(side)))
+            for side in (text[: found.start()], text[found.end() :])
         )
 
     def _describes(self, word: str) -> bool:

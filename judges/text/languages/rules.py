@@ -89,6 +89,8 @@ class HarmlessRules:
     assents: re.Pattern[str]
     wishes: re.Pattern[str]
     judgements: re.Pattern[str]
+    suggestions: re.Pattern[str]
+    """The beginning of a question that suggests what follows it."""
     open_questions: re.Pattern[str]
     closed: re.Pattern[str]
     open: re.Pattern[str]
@@ -112,6 +114,8 @@ class HarmlessRules:
     relating: frozenset[str]
     beginning: frozenset[str]
     subjects: frozenset[str]
+    parts: frozenset[str]
+    """Words for a part of a reply, which may stand beside a name in a label."""
     placeholders: re.Pattern[str]
 
     def is_clause(self, words: Sequence[str], *, strict: bool = False) -> bool:
@@ -120,7 +124,7 @@ class HarmlessRules:
         ("return the lamp")."""
         if not STATING.isdisjoint(word for word in words if word not in _COSTS):
             return True
-        if len(words) > 1 and words[0] in self.subjects and self._names(words[1]):
+        if len(words) > 1 and words[0] in self.subjects and self.names(words[1]):
             return True
         padded = ["", *words, ""]
         return any(
@@ -133,19 +137,19 @@ class HarmlessRules:
     def _is_predicate(self, before: str, word: str, after: str, *, takes_object: bool) -> bool:
         """Return whether ``word`` is a verb or a predicate after the noun ``before``. If ``before`` can be a verb that
         ``takes_object``, also return whether ``word`` begins the object."""
-        if not self._names(before):
+        if not self.names(before):
             return False
         if word in self.verbs or word in self.predicates:
             return True
         if word in _COSTS:
-            return self._names(after) or after in self.beginning
+            return self.names(after) or after in self.beginning
         if word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")):
-            return self._names(after) and after not in self.heads
+            return self.names(after) and after not in self.heads
         if word.endswith("ed") and word not in self.heads and not before.endswith("ly"):
             return True
         return takes_object and word in self.beginning and not before.endswith("ing")
 
-    def _names(self, word: str) -> bool:
+    def names(self, word: str) -> bool:
         """Return whether ``word`` isn't a function word."""
         return not (not word or word in self.relating or word in self.beginning)
 
@@ -277,6 +281,7 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         manner=re.compile(f"(?:{every('manner')})"),
         told=re.compile(f"(?:{every('told')})"),
         telling=listed("telling"),
+        suggestions=re.compile(rf"(?:{every('suggestions')})\b"),
         open_questions=re.compile(rf"(?:{every('open_questions')})\b"),
         closed=re.compile(
             rf"(?:\A|[.!?:,\n]\s*)(?:{'|'.join(table['closed'].replace('’', chr(39)) for table in tables)})"
@@ -296,6 +301,7 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         relating=listed("relating") | function_words,
         beginning=listed("beginning"),
         subjects=listed("subjects"),
+        parts=listed("parts"),
         placeholders=re.compile(
             "|".join(table["slots"]["placeholder"] for table in tables if "placeholder" in table["slots"]) or r"(?!)"
         ),
