@@ -202,7 +202,8 @@ class HarmlessText:
 
     def _is_open(self, asked: re.Match[str], clause: str) -> bool:
         """Return whether an indirect question takes nothing for granted that the user didn't ask: "whether the fee is
-        due", "how long", "when the fee is due" if the user asked when something is due. The subject needn't be asked."""
+        due", "how long", "when the fee is due" if the user asked when something is due. The subject can be another.
+        """
         if not (asked["given"] or (asked["degree"] and not DEGREE.match(clause))):
             return True
         words, table = words_of(clause), self._table
