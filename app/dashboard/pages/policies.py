@@ -1,6 +1,5 @@
 """``/dashboard/policies``: the policy list, a policy's page and versions, and changes that don't need the full form."""
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.analytics.decision_comparison import DecisionComparison, compare_decisions
+from app.analytics.flagged_requests import FlaggedRequests, count_flagged_requests
 from app.analytics.policy_quality import policy_quality
 from app.analytics.statistics import Statistics
 from app.api.admin.status import get_status
@@ -56,17 +56,12 @@ _DONE = {
 }
 
 
-@dataclass(slots=True)
-class RecentDecisions:
-    """A policy's decisions in the last day by action, both enforced and in shadow mode."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentRequests:
+    """The requests of the last day that a policy decided on, and those that it flagged."""
 
-    enforced: Counter[str] = field(default_factory=Counter)
-    shadow: Counter[str] = field(default_factory=Counter)
-    reason_codes: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def total(self) -> int:
-        return self.enforced.total() + self.shadow.total()
+    requests: int = 0
+    flagged: FlaggedRequests = field(default_factory=FlaggedRequests)
 
 
 @router.get("/policies")
@@ -148,7 +143,7 @@ async def roll_out(
 @requires(Role.EDITOR)
 async def confirm_delete(request: Request, store: PoliciesDep, resources: ResourcesDep, policy_id: Word) -> Response:
     policy = await store.get(policy_id)
-    recent = (await _recent(resources, policy_id)).get(policy_id, RecentDecisions())
+    recent = await _recent_of(resources, policy_id)
     return page(request, "policies/delete.html", policy=policy, recent=recent)
 
 
@@ -260,7 +255,7 @@ async def _shown(
     policy = await store.get(policy_id)
     since = datetime.now(UTC) - _QUALITY
     quality = await policy_quality(resources.database, policy_id=policy_id, since=since)
-    recent = (await _recent(resources, policy_id)).get(policy_id, RecentDecisions())
+    recent = await _recent_of(resources, policy_id)
     others = await replaceable(store, policy)
     return page(
         request,
@@ -278,7 +273,6 @@ async def _shown(
         only_agent=_only_agent(policy),
         example=curl_example(request, agent=_only_agent(policy)),
         recent=recent,
-        requests=await _requests(resources, policy_id),
         flagged=await _flagged(EventQueries(resources.database), policy_id, recent),
         quality=[each.to_dict() for each in quality],
         unreadable=store.unreadable.get(policy_id),
@@ -337,30 +331,34 @@ async def _version(store: PolicyStore, policy_id: str, number: int | None) -> Po
     return found[0] if found and found[0].version == number else None
 
 
-async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping[str, RecentDecisions]:
-    """Count the decisions in the last day, by policy id."""
-    found: dict[str, RecentDecisions] = {}
-    since = EventFilter(since=datetime.now(UTC) - _RECENT, policy=policy_id)
-    for decided in await Statistics(resources.database).policies(since):
-        recent = found.setdefault(decided.of["policy_id"], RecentDecisions())
-        (recent.shadow if decided.of["shadow"] else recent.enforced).update(decided.actions)
-        recent.reason_codes.update(decided.reason_codes)
-    return found
+async def _recent(resources: Resources) -> Mapping[str, RecentRequests]:
+    """Count the requests in the last day by policy id."""
+    since = datetime.now(UTC) - _RECENT
+    groups = await Statistics(resources.database).groups(EventFilter(since=since), "policy", brief=True)
+    flagged = await count_flagged_requests(resources.database, since=since)
+    return {
+        policy: RecentRequests(requests=numbers.requests, flagged=flagged.get(policy, FlaggedRequests()))
+        for policy, numbers in groups
+        if policy is not None
+    }
 
 
-async def _requests(resources: Resources, policy_id: str) -> int:
-    """Count the requests in the last day for which the policy made a decision. It decides once per phase."""
-    since = EventFilter(since=datetime.now(UTC) - _RECENT, policy=policy_id)
-    return (await Statistics(resources.database).totals(since, percentiles=False)).requests
+async def _recent_of(resources: Resources, policy_id: str) -> RecentRequests:
+    """Count the requests in the last day that the policy decided on."""
+    since = datetime.now(UTC) - _RECENT
+    filter = EventFilter(since=since, policy=policy_id)
+    totals = await Statistics(resources.database).totals(filter, percentiles=False)
+    flagged = await count_flagged_requests(resources.database, since=since, policy_id=policy_id)
+    return RecentRequests(requests=totals.requests, flagged=flagged.get(policy_id, FlaggedRequests()))
 
 
-async def _flagged(queries: EventQueries, policy_id: str, recent: RecentDecisions) -> Sequence[Mapping[str, Any]]:
+async def _flagged(queries: EventQueries, policy_id: str, recent: RecentRequests) -> Sequence[Mapping[str, Any]]:
     """Return a policy's latest decisions other than allow, the strictest of each request. Skips queries for which
-    ``recent`` shows no decisions."""
+    ``recent`` has no requests."""
     since = datetime.now(UTC) - _RECENT
     found: dict[str, Mapping[str, Any]] = {}
     for action in _STRICT:
-        if not recent.enforced[action] + recent.shadow[action]:
+        if not recent.flagged.of(action):
             continue
         filter = EventFilter(since=since, policy=policy_id, action=action)
         for event in (await queries.events(filter, limit=_FLAGGED * len(Phase))).items:

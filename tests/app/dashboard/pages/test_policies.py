@@ -239,21 +239,43 @@ def test_shadow_copy_is_compared_and_replaces_the_rules_in_force(gateway: Gatewa
     assert gateway.admin.get(f"/policies/{copy['id']}").status_code == 404
 
 
+def figure(page: str, name: str) -> tuple[str, str]:
+    """A figure on a page, and its note."""
+    found = re.search(rf">{re.escape(name)}(?:</a>)?</dt><dd>(.*?)</dd>(?:<dd class=\"note\">(.*?)</dd>)?", page)
+    assert found, name
+    return found[1], found[2] or ""
+
+
 def test_request_is_counted_and_listed_once_for_decisions_in_several_phases(
     gateway: Gateway, client: httpx.Client
 ) -> None:
     rules = {"min_citations": 0, "contradiction_action": "flag"}
     policy = gateway.policy("grounding", rules, scope={"agents": ["counted"]})
+    shadow = gateway.policy("grounding", rules, scope={"agents": ["counted"]}, mode="shadow")
     gateway.judge.labels |= {"40 days": Label.CONTRADICTED}
-    request_id = ask(gateway, f"{FINE} {FALSE}", grounding={"agent": "counted"})
-    phases = [each["phase"] for each in gateway.trace(request_id).decisions if each["policy_id"] == policy["id"]]
-    assert len(phases) > 1
+    flagged = ask(gateway, f"{FINE} {FALSE}", grounding={"agent": "counted"})
+    fine = ask(gateway, FINE, grounding={"agent": "counted"})
+    decided = [
+        [each["phase"] for each in gateway.trace(request_id).decisions if each["policy_id"] == policy["id"]]
+        for request_id in (flagged, fine)
+    ]
+    assert min(map(len, decided)) > 1
     shown = client.get(f"{POLICIES}/{policy['id']}").text
-    assert re.search(
-        rf">Requests, last 24 hours</a></dt><dd>1</dd><dd class=\"note\">{len(phases)} decisions</dd>", shown
-    )
-    flagged = shown.partition('aria-labelledby="flagged"')[2].partition("</section>")[0]
-    assert flagged.count(f'href="/dashboard/requests/{request_id}"') == 1
+    assert figure(shown, "Requests, last 24 hours")[0] == "2"
+    assert figure(shown, "Blocked by this policy") == ("0", "")
+    assert figure(shown, "Warned or dropped by this policy") == ("1", "")
+    in_shadow = client.get(f"{POLICIES}/{shadow['id']}").text
+    assert figure(in_shadow, "Warned or dropped by this policy") == ("0", "1 more in shadow")
+    listed = shown.partition('aria-labelledby="flagged"')[2].partition("</section>")[0]
+    assert listed.count(f'href="/dashboard/requests/{flagged}"') == 1
+    # The number links to a list of as many requests, and the list of policies has the same numbers.
+    requests = f"/dashboard/requests?policy={policy['id']}&span=day"
+    assert f'href="{requests.replace("&", "&amp;")}"' in shown
+    assert client.get(requests).text.count('class="whole-row"') == 2
+    row = client.get(POLICIES).text.partition(f'data-policy="{policy["name"]}"')[2].partition("</li>")[0]
+    assert "1 warned</span>" in row
+    assert f'href="{requests.replace("&", "&amp;")}">2 requests</a>' in row
+    assert "decided on 2 requests" in client.get(f"{POLICIES}/{policy['id']}/delete").text
 
 
 @pytest.mark.parametrize(

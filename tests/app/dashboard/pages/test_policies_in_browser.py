@@ -44,7 +44,7 @@ def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callabl
         page.get_by_role("link", name="Policies", exact=True).first.click()
         row = page.locator("[data-policy='Customer support']")
         assert "1 blocked" in row.inner_text()
-        row.get_by_role("link").click()
+        row.get_by_role("link", name="Customer support").click()
         flagged = page.get_by_role("region", name="Flagged requests")
         assert "Claim contradicts source 'hr.pdf'" in flagged.inner_text()
         check_everywhere(page)
