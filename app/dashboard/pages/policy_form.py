@@ -5,8 +5,10 @@ from dataclasses import asdict
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from app.analytics.statistics import Statistics
 from app.api.admin.simulate import LoggedRequests, candidate, simulate_on_log
 from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
@@ -24,6 +26,7 @@ from app.dashboard.policies.version_diff import draft_of
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, NotFoundError, PreconditionError
+from app.events.filters import EventFilter
 from app.field_types import Word
 from app.identity import Role, requires
 from app.policy_admin.policy_document import PolicyDraft, StoredPolicy
@@ -146,8 +149,13 @@ async def _save(store: PolicyStore, editor: PolicyEditor, draft: PolicyDraft) ->
 async def _simulate(resources: Resources, editor: PolicyEditor, draft: PolicyDraft) -> None:
     policy = editor.policy
     tried = candidate(draft, policy.id if policy else None, policy.version if policy else 0)
-    tally, _ = await simulate_on_log(resources, tried, LoggedRequests(limit=editor.limit), show=_SHOWN)
-    editor.simulation = SimulationResult.of(tally)
+    try:
+        wanted = LoggedRequests(limit=editor.limit, agent=editor.agent or None)
+    except ValidationError as error:
+        raise InvalidAdminRequestError("Unknown agent", errors=list(error.errors())) from None
+    tally, _ = await simulate_on_log(resources, tried, wanted, show=_SHOWN)
+    logged = await Statistics(resources.database).totals(EventFilter(agent=wanted.agent), percentiles=False)
+    editor.simulation = SimulationResult.of(tally, matching=logged.requests)
 
 
 async def _submitted(request: Request) -> PolicyEditor:

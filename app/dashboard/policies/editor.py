@@ -20,16 +20,22 @@ DEFAULT_LIMIT = SIMULATION_LIMITS[1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """The result of a simulation. ``changed`` counts requests by their action before and after. ``other_reasons``
-    counts requests with the same action but different reasons."""
+    """The result of a simulation. ``matching`` is the number of logged requests, of which the newest were read.
+    ``changed`` counts requests by their action before and after. ``other_reasons`` counts requests with the same action
+    but different reasons."""
 
     tally: SimulationSummary
+    matching: int
     summary: Mapping[str, Any]
     changed: Sequence[tuple[str, str, int]]
     other_reasons: int
 
+    @property
+    def read(self) -> int:
+        return self.tally.requests + self.tally.unreadable
+
     @classmethod
-    def of(cls, tally: SimulationSummary) -> "SimulationResult":
+    def of(cls, tally: SimulationSummary, *, matching: int) -> "SimulationResult":
         summary = tally.summary()
         changed = [
             (before, after, count)
@@ -39,6 +45,7 @@ class SimulationResult:
         ]
         return cls(
             tally=tally,
+            matching=matching,
             summary=summary,
             changed=sorted(changed, key=lambda change: -change[2]),
             other_reasons=tally.changed - sum(count for _, _, count in changed),
@@ -54,8 +61,8 @@ _SHADOW = (
 @dataclass(slots=True, kw_only=True)
 class PolicyEditor:
     """The form's state. ``saved`` has the stored policy's entries, and ``version`` is the version being edited.
-    ``stale`` means that someone else has saved a newer version. ``limit`` is the number of requests that a simulation
-    replays."""
+    ``stale`` means that someone else has saved a newer version. A simulation replays the newest ``limit`` requests, of
+    all agents or of ``agent``."""
 
     category: str
     entries: Entries
@@ -63,6 +70,7 @@ class PolicyEditor:
     policy: StoredPolicy | None = None
     version: int = 0
     limit: int = DEFAULT_LIMIT
+    agent: str = ""
     note: str = ""
     errors: Mapping[str, str] = field(default_factory=dict)
     stale: bool = False
@@ -128,6 +136,7 @@ def submitted_editor(entries: Entries, category: str) -> PolicyEditor:
         entries=entries,
         version=int(version) if version.isdecimal() and len(version) < 10 else 0,
         limit=int(limit) if limit in map(str, SIMULATION_LIMITS) else DEFAULT_LIMIT,
+        agent="".join(entries.get("agent", ())),
     )
 
 

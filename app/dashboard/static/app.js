@@ -105,8 +105,21 @@ const send = (form, submitter) => {
   const ids = form.dataset.swap.split(" ");
   if (form.getAttribute("method") !== "post") return swap(query(form), ids, { push: true });
   const body = new URLSearchParams([...new FormData(form, submitter)]);
-  return swap(target(form).href, ids, { made: { method: "POST", body } });
+  return whileBusy(submitter, swap(target(form).href, ids, { made: { method: "POST", body } }));
 };
+
+// <button data-busy><span>Do</span><span>Doing …</span></button>: disabled and with its second text while its form is sent.
+async function whileBusy(button, sent) {
+  if (button?.dataset.busy === undefined) return sent;
+  const focused = button === document.activeElement;
+  const words = button.lastElementChild.textContent;
+  button.disabled = true;
+  say(words);
+  await sent;
+  button.disabled = false;
+  if (focused && button.isConnected) button.focus();
+  if (document.getElementById("say").textContent === words) say("");
+}
 
 addEventListener("click", (event) => {
   const link = event.target.closest("a[data-swap]");

@@ -75,7 +75,7 @@ function checkLater(form) {
 
 document.addEventListener("input", ({ target }) => {
   const form = target.closest("form#editor");
-  if (form && target.name && target.name !== "limit") checkLater(form);
+  if (form && target.name && !target.hasAttribute("data-not-saved")) checkLater(form);
 });
 
 document.addEventListener("submit", () => clearTimeout(checking));
@@ -83,7 +83,7 @@ document.addEventListener("submit", () => clearTimeout(checking));
 // The browser asks before leaving a form with unsaved changes, unless the page is left by saving or cancelling.
 let unsaved = false;
 document.addEventListener("input", ({ target }) => {
-  if (target.closest("form#editor") && target.name && target.name !== "limit") unsaved = true;
+  if (target.closest("form#editor") && target.name && !target.hasAttribute("data-not-saved")) unsaved = true;
 });
 document.addEventListener("submit", ({ submitter }) => {
   if (submitter?.name === "do" && submitter.value !== "simulate") unsaved = false;

@@ -164,6 +164,35 @@ def test_simulating_lists_changes_and_saves_nothing(
     assert "stricter" not in [policy["name"] for policy in gateway.admin.get("/policies").json()["items"]]
 
 
+def test_simulating_reads_the_requests_of_the_chosen_agent(
+    gateway: Gateway, client: httpx.Client, played: dict[str, str]
+) -> None:
+    rules = {"unverifiable_action": "block", "max_unverifiable_ratio": 0.1, "min_citations": 0}
+    sent = form("grounding", rules, name="stricter") | {"do": "simulate", "limit": "100"}
+
+    def simulated(agent: str) -> str:
+        answer = client.post(f"{POLICIES}/new", data=sent | {"agent": agent})
+        assert answer.status_code == 200
+        chosen = answer.text.partition('name="agent"')[2].partition("</select>")[0]
+        assert (f'<option value="{agent}" selected>of {agent}</option>' in chosen) is bool(agent)
+        return answer.text.partition('id="simulated"')[2].partition("</section>")[0]
+
+    def logged(**filter: str) -> int:
+        answer = gateway.admin.get("/stats", params={"since": "2025-01-01T00:00:00Z", **filter})
+        return int(answer.json()["totals"]["requests"])
+
+    assert f"Looked at the newest 100 of {logged()} requests in the event log." in simulated("")
+    of_agent = simulated(AGENT)
+    matching = logged(agent=AGENT)
+    read = f"{matching} of" if matching < 100 else "the newest 100 of"
+    assert f"Looked at {read} {matching} requests in the event log of the agent <q>{AGENT}</q>." in of_agent
+    assert f"/dashboard/requests/{played['open']}" in of_agent
+    assert f"/dashboard/requests/{played['open']}" not in simulated("leaflet-desk")
+    assert "Looked at 0 of 0 requests" in simulated("nobody-asks")
+    refused = client.post(f"{POLICIES}/new", data=sent | {"agent": "a\tb"})
+    assert (refused.status_code, 'id="simulated"' in refused.text) == (422, False)
+
+
 def test_switches_apply_only_to_the_version_shown(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway)
     url = f"{POLICIES}/{policy['id']}"

@@ -9,7 +9,7 @@ import pytest
 
 from judges.types import Label
 from tests.support.apis.scripted_answers import answer
-from tests.support.gateways.browser import check, check_everywhere, open_page, sign_in
+from tests.support.gateways.browser import DESKTOP, check, check_everywhere, open_page, sign_in
 from tests.support.gateways.live_gateway import Gateway
 from tests.support.storage.dashboard_seed import AGENT, DOCUMENT, FALSE, FINE
 
@@ -96,6 +96,38 @@ def test_change_is_simulated_saved_and_rolled_back(page: Any, gateway: Gateway, 
     page.wait_for_url(f"**{url}?done=rolled-back")
     now = gateway.admin.get(f"/policies/{policy['id']}").json()
     assert (now["version"], now["rules"]["unverifiable_action"]) == (4, "flag")
+
+
+def test_running_simulation_is_shown_without_moving_the_page(
+    page: Any, gateway: Gateway, played: dict[str, str]
+) -> None:
+    policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": ["nobody"]})
+    page.goto(f"/dashboard/policies/{policy['id']}/edit")
+    held: list[Any] = []
+    page.route("**/edit", lambda route: held.append(route))
+    button, said = page.locator("#simulate"), page.locator("#say")
+    place = button.bounding_box()
+    page.get_by_label("Agent of the requests to simulate").select_option(AGENT)
+    button.click()
+    said.filter(has_text="Simulating …").wait_for(state="attached")
+    assert button.is_disabled()
+    assert (said.inner_text(), said.get_attribute("aria-live")) == ("Simulating …", "polite")
+    assert button.bounding_box() == place
+    check_everywhere(page)
+
+    held[0].abort()
+    page.get_by_text("The gateway is not responding.").wait_for(state="attached")
+    assert button.is_enabled()
+    page.unroute("**/edit")
+    page.set_viewport_size(DESKTOP)
+    button.click()
+    simulated = page.locator("#simulated")
+    simulated.wait_for()
+    assert f"requests in the event log of the agent {AGENT}" in re.sub(r"[“”\"]", "", simulated.inner_text())
+    assert button.is_enabled()
+    assert said.inner_text() == ""
+    assert page.get_by_label("Agent of the requests to simulate").input_value() == AGENT
+    check_everywhere(page)
 
 
 def test_rules_that_cannot_work_together_are_named_while_the_form_is_filled_in(page: Any, gateway: Gateway) -> None:
