@@ -273,12 +273,12 @@ def _other_pages(of: Known) -> Mapping[str, str]:
         **{
             path: path
             for path in (
-                *("policies", "policies/new", "calibration", "review", "playground", "keys", "tokens", "sessions"),
-                *("budgets", "alerts", "alerts/new", "system", "docs"),
+                *("policies", "policies/new", "calibration", "review", "playground", "keys", "access", "sessions"),
+                *("budgets", "alerts", "alerts/new", "system"),
             )
         },
     }
-    return {f"page {name}": f"/dashboard/{path}" for name, path in pages.items()}
+    return {f"page {name}": f"/dashboard/{path}" for name, path in pages.items()} | {"page docs": "/docs"}
 
 
 # Second pages, whose URL is on the first.
