@@ -29,13 +29,14 @@ _usage, _requests = usage_statistics.c, requests.c
 @dataclass(slots=True, kw_only=True)
 class TokenTotals:
     """The tokens and cost in US dollars of a set of requests. ``cost`` doesn't include requests to models without a
-    known price; ``unpriced`` counts their tokens by model."""
+    known price; ``unpriced`` counts their tokens by model. ``models`` counts the requests by model."""
 
     requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: Decimal = Decimal(0)
     unpriced: dict[str, int] = field(default_factory=dict)
+    models: dict[str, int] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -49,6 +50,7 @@ class TokenTotals:
     def add(self, model: str, requests: int, prompt_tokens: int, completion_tokens: int, prices: PriceTable) -> None:
         """Add requests to one model."""
         self.requests += requests
+        self.models[model] = self.models.get(model, 0) + requests
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
         if tokens := prompt_tokens + completion_tokens:
@@ -64,8 +66,9 @@ class TokenTotals:
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
         self.cost += other.cost
-        for model, tokens in other.unpriced.items():
-            self.unpriced[model] = self.unpriced.get(model, 0) + tokens
+        for theirs, ours in ((other.unpriced, self.unpriced), (other.models, self.models)):
+            for model, number in theirs.items():
+                ours[model] = ours.get(model, 0) + number
 
     def to_dict(self) -> dict[str, Any]:
         """Return the totals in the admin API's format."""

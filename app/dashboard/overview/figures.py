@@ -15,7 +15,6 @@ from app.dashboard.formatting import count, duration, money, percent, whole_perc
 from app.dashboard.labels import ACTIONS
 from app.dashboard.overview.changes import change, change_in_points
 from app.dashboard.overview.time_range import TimeRange
-from app.dashboard.policies.change_log import LoggedChange
 
 Buckets = Sequence[tuple[datetime, RequestStats]]
 
@@ -129,19 +128,16 @@ def overview_charts(
     before: PeriodNumbers,
     range: TimeRange,
     link: Callable[[datetime, datetime], str],
-    changes: Sequence[LoggedChange] = (),
+    changes: Sequence[tuple[datetime, str]] = (),
 ) -> list[Markup]:
     """Draw the charts of the page. A line shows the previous period. ``link`` returns the URL of the requests between
-    two times; each point of a chart links to its requests. Ticks mark the ``changes`` of policies."""
+    two times; each point of a chart links to its requests. Ticks mark ``changes``, each a time and a description."""
     starts = [start for start, _ in now.buckets]
     links = [link(start, start + timedelta(seconds=range.step_s)) for start in starts]
     axis = charts.time_axis(starts, range.step_s)
     shift = range.since - range.before().since
     drawn_seconds = range.step_s * max(1, len(starts))
-    ticks = charts.ticks(
-        ((each.ts - starts[0]).total_seconds() / drawn_seconds, f"{each.name}: {each.word} by {each.actor}")
-        for each in changes
-    )
+    ticks = charts.ticks(((ts - starts[0]).total_seconds() / drawn_seconds, what) for ts, what in changes)
 
     def series(named: Sequence[tuple[str, str]], value: Callable[[RequestStats, str], float | None]) -> list[Series]:
         found = [

@@ -11,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import BaseModel, Field
 from sse_starlette.sse import EventSourceResponse
 
+from app.analytics.model_changes import ModelChange, model_changes
 from app.analytics.statistics import RequestStats, Statistics
 from app.analytics.usage import TokenStatistics, TokenTotals, UsageGroup
 from app.auth.key_store import KeyStore
@@ -29,7 +30,7 @@ from app.dashboard.overview.figures import (
 )
 from app.dashboard.overview.time_range import PRESETS, TimeRange, between
 from app.dashboard.page_security import DashboardRoute
-from app.dashboard.policies.change_log import logged_changes
+from app.dashboard.policies.change_log import LoggedChange, logged_changes
 from app.dashboard.query_fields import OptionalTime, OptionalWord
 from app.dashboard.session_cookie import COOKIE, sessions_of
 from app.dashboard.templating import page
@@ -100,9 +101,7 @@ async def show(
         _numbers(resources, query, range.before()),
         _groups(resources, query, range),
     )
-    changes = await logged_changes(
-        resources.database, since=range.since, until=range.until, policy_id=query.policy, limit=_MOST_CHANGES + 1
-    )
+    changes = await _changes(resources, query, range, now, before)
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
     newest = await queries.events(query.filter(), limit=_NEWEST)
     return page(
@@ -114,7 +113,11 @@ async def show(
         totals=now.totals,
         figures=figures(now, before, range),
         charts=overview_charts(
-            now, before, range, lambda since, until: _requests_url(query, since, until), changes[:_MOST_CHANGES]
+            now,
+            before,
+            range,
+            lambda since, until: _requests_url(query, since, until),
+            [(each.ts, _described(each)) for each in changes[:_MOST_CHANGES]],
         ),
         requests_url=partial(_all_requests_url, query, range),
         changes=changes[:_MOST_CHANGES],
@@ -141,6 +144,24 @@ async def _numbers(resources: Resources, query: OverviewQuery, range: TimeRange)
         buckets=await statistics.buckets(filter, range.step_s, range.since, range.until),
         usage=await usage.buckets(filter, range.step_s),
     )
+
+
+async def _changes(
+    resources: Resources, query: OverviewQuery, range: TimeRange, now: PeriodNumbers, before: PeriodNumbers
+) -> Sequence[LoggedChange | ModelChange]:
+    """Return the changes of policies, and the models that appeared or disappeared, newest first."""
+    database, most = resources.database, _MOST_CHANGES + 1
+    policies = await logged_changes(database, since=range.since, until=range.until, policy_id=query.policy, limit=most)
+    models = await model_changes(
+        database, query.filter(range), before.usage, now.usage, step_s=range.step_s, limit=most
+    )
+    return sorted([*policies, *models], key=lambda change: change.ts, reverse=True)[:most]
+
+
+def _described(change: LoggedChange | ModelChange) -> str:
+    if isinstance(change, ModelChange):
+        return f"{change.model}: {'first' if change.appeared else 'last'} request"
+    return f"{change.name}: {change.word} by {change.actor}"
 
 
 async def _groups(

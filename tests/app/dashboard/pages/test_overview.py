@@ -3,7 +3,7 @@
 import html
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -103,9 +103,36 @@ def test_custom_range_is_compared_with_the_period_before(client: httpx.Client, g
 def test_charts_mark_policy_changes(client: httpx.Client, gateway: Gateway) -> None:
     policy = gateway.policy("retrieval", name="Marked <here>", scope={"agents": ["nobody"]})
     shown = client.get("/dashboard/", params={"policy": policy["id"]}).text
-    assert "Policy changes" in shown
+    assert "Policy and model changes" in shown
     charts = client.get("/dashboard/").text
     assert charts.count("<title>Marked &lt;here&gt;: created by ") == 6
+
+
+def test_overview_lists_models_that_appeared_or_disappeared(client: httpx.Client, gateway: Gateway) -> None:
+    noon = datetime(2025, 7, 8, 12, 20, tzinfo=UTC)
+    requests = [
+        event(
+            f"req_switch_{minutes:+05d}",
+            ts=noon + timedelta(minutes=minutes),
+            agent="switched",
+            model="<old> model" if minutes < 0 else "new-model",
+        )
+        for minutes in range(-1_200, 700, 20)
+    ]
+    write(gateway.database, requests)
+    params = {"from": "2025-07-08T00:00", "to": "2025-07-09T00:00", "agent": "switched"}
+    shown = client.get("/dashboard/", params=params).text
+    table = shown.partition('id="changes-title"')[2].partition("</table>")[0]
+    first, last = table.partition("<tbody>")[2].split("</tr>")[:2]
+    assert "8 Jul 12:20:00" in first
+    assert "new-model</a>" in first
+    assert "first request; not used in the period before" in first
+    assert "8 Jul 12:00:00" in last
+    assert "&lt;old&gt; model</a>" in last
+    assert "last request in this time range" in last
+    assert shown.count("<title>new-model: first request</title>") == 6
+    listed = client.get(html.unescape(first.partition('href="')[2].partition('"')[0])).text
+    assert listed.count('class="whole-row"') == sum("new-model" in str(each.request.model) for each in requests)
 
 
 @pytest.mark.parametrize(

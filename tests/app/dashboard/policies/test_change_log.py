@@ -50,12 +50,12 @@ def test_overview_and_the_versions_say_who_changed_a_policy(client: httpx.Client
     made = gateway.admin.post("/policies", json=document).json()["id"]
     gateway.admin.patch(f"/policies/{made}", json={"rules": {"min_coverage": 0.25}})
     shown = client.get("/dashboard/", params={"span": "hour", "policy": made}).text
-    assert "Policy changes" in shown
+    assert "Policy and model changes" in shown
     assert f'href="/dashboard/policies/{made}/versions">Refunds &lt;b&gt;</a>' in shown
     assert "changed: <code>min_coverage</code> from" in shown
     assert "to 0.25" in shown
     assert shown.count(">token:bootstrap</td>") == 2
     assert client.get(f"/dashboard/policies/{made}/versions").text.count("token:bootstrap, ") == 2
     before = client.get("/dashboard/", params={"to": "2026-01-01T00:00", "policy": made}).text
-    assert "Policy changes" not in before
+    assert "Policy and model changes" not in before
     gateway.admin.delete(f"/policies/{made}")

@@ -122,7 +122,7 @@ def test_operator_finds_causes_authors_and_costs_by_following_links(gateway: Gat
         page.wait_for_url("**span=month**")
         page.get_by_role("link", name="refund-desk").first.click()
         page.wait_for_url("**agent=refund-desk**")
-        changes = page.get_by_role("region", name="Policy changes").filter(has=page.locator("table"))
+        changes = page.get_by_role("region", name="Policy and model changes").filter(has=page.locator("table"))
         changed = changes.get_by_role("row").filter(has_text="contradiction_action").inner_text()
         assert f"cli:{PERSON}" in changed
         assert "from block to flag" in changed
