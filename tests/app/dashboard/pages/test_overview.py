@@ -129,7 +129,7 @@ def test_overview_lists_models_that_appeared_or_disappeared(client: httpx.Client
     assert "first request; not used in the period before" in first
     assert "8 Jul 12:00:00" in last
     assert "&lt;old&gt; model</a>" in last
-    assert "last request in this time range" in last
+    assert "last request; not used afterwards" in last
     assert shown.count("<title>new-model: first request</title>") == 6
     listed = client.get(html.unescape(first.partition('href="')[2].partition('"')[0])).text
     assert listed.count('class="whole-row"') == sum("new-model" in str(each.request.model) for each in requests)

@@ -1,15 +1,18 @@
 """The page of a request: sentences with evidence, feedback, and requests whose text wasn't stored."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from app.events.records import ClaimRow
 from judges.types import Label
 from tests.support.gateways.browser import PHONE, check, check_everywhere, csrf_of, open_page, sign_in
 from tests.support.gateways.live_gateway import Gateway
-from tests.support.storage.dashboard_seed import AGENT, DOCUMENT, FALSE, FINE, OPEN, ask, play
+from tests.support.storage.dashboard_seed import AGENT, DOCUMENT, FALSE, FINE, OPEN, ask, event, play, write
 
 HOSTILE = (
     '<script>document.title = "taken"</script> \u202eevil\u202c <img src=x onerror=alert(1)> \x00 leave is 25 days.'
@@ -229,6 +232,39 @@ def test_without_stored_text_the_page_says_so_and_shows_verdicts(
         assert "sha256:" not in page
         playground = client.get(f"/dashboard/playground?request={request_id}").text
         assert "wasn&#39;t stored. Showing an example instead." in playground
+
+
+def test_every_mark_of_a_sentence_has_words(client: httpx.Client, gateway: Gateway) -> None:
+    """Even if neither its text nor a passage was logged, although other texts were."""
+    request = event("req_without_words", ts=datetime.now(UTC), agent="wordless")
+    claim = ClaimRow(
+        position=0, choice=0, sentence_index=0, start=0, end=40, label="contradicted", score=0.1, confidence=0.9,
+        document_id=None, document_index=None, evidence_start=None, evidence_end=None, delivered=True, reason=None,
+        judge_ms=1.0, text=None, evidence=None,
+    )  # fmt: skip
+    write(gateway.database, [replace(request, claims=(claim,))])
+    page = client.get(path_of("req_without_words")).text
+    said = page.partition('id="s-0-0"')[2].partition("</a>")[0]
+    assert '<bdi class="words">Sentence 1</bdi>' in said
+    assert '<span class="unseen"> (contradicted)</span>' in said
+    assert "No passage was logged for this verdict." in page
+
+
+@pytest.mark.browser
+def test_icon_of_a_sentence_is_on_the_line_of_its_first_word(page: Any, gateway: Gateway) -> None:
+    request_id = ask(gateway, " ".join(["Permanent staff receive leave."] * 9))
+    gateway.trace(request_id)
+    page.goto(path_of(request_id))
+    for width in range(320, 480, 8):
+        page.set_viewport_size({"width": width, "height": 900})
+        apart = page.locator("#reply .said").evaluate_all(
+            """links => links.filter(link => {
+              const icon = link.querySelector(".icon").getBoundingClientRect();
+              return link.querySelector(".words").getClientRects()[0].top > icon.bottom;
+            }).length"""
+        )
+        assert apart == 0, f"at a width of {width} px"
+    check_everywhere(page)
 
 
 @pytest.mark.browser
