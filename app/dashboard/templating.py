@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from app.dashboard.formatting import FILTERS
 from app.dashboard.labels import ACTIONS, CLAIM_VERDICTS, REPLY_VERDICTS, STATUSES
 from app.dashboard.static_files import static_url
-from app.dashboard.trace.highlighting import shown
+from app.dashboard.trace.highlighting import breakable, shown
 from app.identity import Operator, Role
 from app.runs.run_access import RUN_ID
 
@@ -83,7 +83,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update({filter.__name__: filter for filter in (*FILTERS, shown)})
+    environment.filters.update({filter.__name__: filter for filter in (*FILTERS, breakable, shown)})
     environment.globals |= {
         "static_url": static_url,
         "run_url": run_url,

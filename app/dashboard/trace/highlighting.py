@@ -12,6 +12,8 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e007f]+)"
 )
 """Invisible characters that reorder, split or hide the text around them."""
+_SEPARATOR = re.compile(r"(?<=[/\\_])(?=[^\s/\\_.-])|(?<=\w-)(?=\w)|(?<=\.)(?=[^\W\d_])")
+"""The places in the name of a file or a collection, or in a URL, where a line may end."""
 _NAMED = 3
 _AROUND = 240
 _SENTENCE_END = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"'”’»)\]]*+(?=\s|\Z)|\n+|(?<=[。！？])")
@@ -39,6 +41,12 @@ def shown(text: str | None, limit: int | None = None) -> Markup:
     rest = 0 if limit is None else len(text) - limit
     made = _visible(text if rest <= 0 else text[:limit])
     return made if rest <= 0 else made + Markup('<span class="more">… {:,} more characters</span>').format(rest)
+
+
+def breakable(text: str | None) -> Markup:
+    """Return a name, or a text with names, as markup like ``shown``. A line may end after a separator in a name, so
+    that a long name isn't broken in the middle of a word."""
+    return Markup("<wbr>").join(shown(part) for part in _SEPARATOR.split(text or ""))
 
 
 def marked(text: str, spans: Iterable[tuple[int, int]], limit: int) -> Markup:

@@ -268,6 +268,37 @@ def test_icon_of_a_sentence_is_on_the_line_of_its_first_word(page: Any, gateway:
 
 
 @pytest.mark.browser
+def test_long_file_names_are_broken_at_their_separators(browser: Any, gateway: Gateway, client: httpx.Client) -> None:
+    name = "refunds/quarterly_refund_handbook-for-support.teams/final_version_2026.pdf"
+    document = {**DOCUMENT, "id": name, "source": f"kb/{name}", "title": name.upper(), "collection": name}
+    request_id = ask(gateway, f"{FINE} {FALSE}", documents=[document])
+    gateway.trace(request_id)
+    with open_page(browser, gateway, client, viewport=PHONE) as page:
+        page.goto(path_of(request_id))
+        for width in (360, 390, 900, 1_440):
+            page.set_viewport_size({"width": width, "height": 900})
+            names = page.locator(".documents th bdi, .documents td bdi, .quote a bdi, .decision .reason bdi")
+            broken = names.evaluate_all(
+                """names => names.filter(name => name.checkVisibility()).flatMap(name => {
+                  const texts = document.createTreeWalker(name, NodeFilter.SHOW_TEXT), ends = [];
+                  let before = null, top = null;
+                  while (texts.nextNode()) for (let at = 0; at < texts.currentNode.length; at++) {
+                    const range = new Range(), text = texts.currentNode;
+                    range.setStart(text, at), range.setEnd(text, at + 1);
+                    const box = range.getClientRects()[0], char = text.data[at];
+                    const below = box?.width && top !== null && box.top > top + 4;
+                    if (below && !/[\\s/_.-]/.test(before)) ends.push(before + char);
+                    if (box?.width) top = box.top;
+                    before = char;
+                  }
+                  return ends;
+                })"""
+            )
+            assert broken == [], f"at a width of {width} px"
+            check(page)
+
+
+@pytest.mark.browser
 def test_sentences_are_selected_by_pointer_and_keyboard_and_marked(page: Any, played: dict[str, str]) -> None:
     page.goto(path_of(played["false"]))
     evidence = page.locator(".evidence:visible")

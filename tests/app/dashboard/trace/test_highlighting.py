@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from app.dashboard.trace.highlighting import emphasise, excerpt, marked, nearest_sentence, shown
+from app.dashboard.trace.highlighting import breakable, emphasise, excerpt, marked, nearest_sentence, shown
 
 
 def test_markup_in_a_text_is_escaped() -> None:
@@ -61,3 +61,27 @@ def test_sentence_nearest_to_the_claim_is_quoted() -> None:
 
 def test_only_whole_words_are_emphasised() -> None:
     assert emphasise("18 or 8", ["8"]) == '18 or <b class="differs">8</b>'
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("hr.pdf", ["hr.", "pdf"]),
+        (
+            "kb/eu-west/leave_policy.v2.final.docx",
+            ["kb/", "eu-", "west/", "leave_", "policy.", "v2.", "final.", "docx"],
+        ),
+        (r"C:\shares\a.txt", ["C:\\", "shares\\", "a.", "txt"]),
+        ("https://kb.example/a--b", ["https://", "kb.", "example/", "a--b"]),
+        ("Score 0.25 (max -1.5), and so on...", ["Score 0.25 (max -1.5), and so on..."]),
+        ("ends-with-", ["ends-", "with-"]),
+        ("", [""]),
+        (None, [""]),
+    ],
+)
+def test_line_may_end_after_a_separator_in_a_name(name: str | None, lines: list[str]) -> None:
+    assert breakable(name).split("<wbr>") == lines
+
+
+def test_breakable_name_is_escaped() -> None:
+    assert breakable("<b>/&a\u202e.pdf").replace("<wbr>", "") == shown("<b>/&a\u202e.pdf")
