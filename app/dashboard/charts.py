@@ -22,11 +22,12 @@ Show = Callable[[float | None], str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """A series with one value per point of the axis, or None for a gap. ``tone`` is a class in style.css (``block``,
-    ``good``, …)."""
+    ``good``, …). ``link`` is the URL of what was counted, for the legend."""
 
     name: str
     values: Sequence[float | None]
     tone: str
+    link: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,9 +281,13 @@ def _bar(parts: Sequence[BarPart], total: float, label: str, tall: bool) -> Mark
 
 def _legend(series: Sequence[Series]) -> Markup:
     entries = (
-        tag("li", tag("span", class_=f"swatch tone-{each.tone}", aria_hidden="true"), each.name) for each in series
+        tag("li", tag("span", class_=f"swatch tone-{each.tone}", aria_hidden="true"), _named(each)) for each in series
     )
     return tag("ul", *entries, class_="legend")
+
+
+def _named(series: Series) -> str:
+    return series.name if series.link is None else tag("a", series.name, href=series.link, title="List these requests")
 
 
 def _table(title: str, axis: Sequence[str], series: Sequence[Series], show: Show) -> Markup:

@@ -1,7 +1,7 @@
 """The figures and charts of the overview, each compared with the previous period."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -128,10 +128,12 @@ def overview_charts(
     before: PeriodNumbers,
     range: TimeRange,
     link: Callable[[datetime, datetime], str],
+    listed: Callable[..., str],
     changes: Sequence[tuple[datetime, str]] = (),
 ) -> list[Markup]:
     """Draw the charts of the page. A line shows the previous period. ``link`` returns the URL of the requests between
-    two times; each point of a chart links to its requests. Ticks mark ``changes``, each a time and a description."""
+    two times; each point of a chart links to its requests. ``listed`` returns the URL of the range's requests with a
+    filter, such as ``verdict="supported"``. Ticks mark ``changes``, each a time and a description."""
     starts = [start for start, _ in now.buckets]
     links = [link(start, start + timedelta(seconds=range.step_s)) for start in starts]
     axis = charts.time_axis(starts, range.step_s)
@@ -159,13 +161,14 @@ def overview_charts(
     tokens, tokens_before = spent("Tokens", lambda used: used.tokens)
     cost, cost_before = spent("Cost", lambda used: float(used.cost))
     actions = series(NAMED_ACTIONS, lambda of, key: of.actions[key])
+    verdicts = [
+        replace(each, link=listed(verdict=each.tone)) for each in series(_VERDICTS, lambda of, key: of.verdicts[key])
+    ]
     return [
         charts.stacked(
             "Requests by action", axis, actions, before=past(lambda of: of.requests), links=links, ticks=ticks
         ),
-        charts.stacked(
-            "Requests by verdict", axis, series(_VERDICTS, lambda of, key: of.verdicts[key]), links=links, ticks=ticks
-        ),
+        charts.stacked("Requests by verdict", axis, verdicts, links=links, ticks=ticks),
         charts.lines(
             "Trust",
             axis,

@@ -102,6 +102,7 @@ async def show(
         _groups(resources, query, range),
     )
     changes = await _changes(resources, query, range, now, before)
+    listed = partial(_all_requests_url, query, range)
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
     newest = await queries.events(query.filter(), limit=_NEWEST)
     return page(
@@ -116,10 +117,11 @@ async def show(
             now,
             before,
             range,
-            lambda since, until: _requests_url(query, since, until),
+            partial(_requests_url, query),
+            listed,
             [(each.ts, _described(each)) for each in changes[:_MOST_CHANGES]],
         ),
-        requests_url=partial(_all_requests_url, query, range),
+        requests_url=listed,
         changes=changes[:_MOST_CHANGES],
         more_changes=len(changes) > _MOST_CHANGES,
         split=_split(now.totals),

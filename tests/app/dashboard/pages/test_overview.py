@@ -96,6 +96,9 @@ def test_custom_range_is_compared_with_the_period_before(client: httpx.Client, g
     for figure, more in (("Requests", ""), ("Blocked", "&amp;action=block"), ("Warned or dropped", "&amp;action=warn")):
         assert f'<dt><a href="/dashboard/requests?{day}{more}">{figure}</a></dt>' in shown
     assert client.get(f"/dashboard/requests?{html.unescape(day)}").text.count('class="whole-row"') == 6
+    # And the verdicts in the legend.
+    legend = shown.partition("<h3>Requests by verdict</h3>")[2].partition("</ul>")[0]
+    assert f'href="/dashboard/requests?{day}&amp;verdict=supported" title="List these requests">Supported</a>' in legend
     # A preset ends the custom range.
     assert 'href="/dashboard/?agent=compared&amp;span=week"' in shown
 
