@@ -152,12 +152,12 @@ async def _changes(
     resources: Resources, query: OverviewQuery, range: TimeRange, now: PeriodNumbers, before: PeriodNumbers
 ) -> Sequence[LoggedChange | ModelChange]:
     """Return the changes of policies, and the models that appeared or disappeared, newest first."""
-    database, most = resources.database, _MOST_CHANGES + 1
-    policies = await logged_changes(database, since=range.since, until=range.until, policy_id=query.policy, limit=most)
-    models = await model_changes(
-        database, query.filter(range), before.usage, now.usage, step_s=range.step_s, limit=most
-    )
-    return sorted([*policies, *models], key=lambda change: change.ts, reverse=True)[:most]
+    database, filter, most = resources.database, query.filter(range), _MOST_CHANGES + 1
+    changes: list[LoggedChange | ModelChange] = [
+        *await logged_changes(database, since=range.since, until=range.until, policy_id=query.policy, limit=most),
+        *await model_changes(database, filter, before.usage, now.usage, step_s=range.step_s, limit=most),
+    ]
+    return sorted(changes, key=lambda change: change.ts, reverse=True)[:most]
 
 
 def _described(change: LoggedChange | ModelChange) -> str:
