@@ -36,6 +36,7 @@ from app.db.search_index import PARTITIONED, PER_MICROSECOND, add_entries, row_i
 from app.db.tables import EVENT_TABLES, policies, policy_versions
 from app.events.replay_data import claim_extra, request_extra
 from app.events.rollups.rollup_update import add_to_rollups
+from app.events.score_summary import score_summary
 from app.events.search.indexed_text import search_text
 from app.events.storage.insert import store
 from app.settings import StoreText
@@ -131,11 +132,13 @@ class Traffic:
         trust = 1 - 1 / len(sentences) if action != "allow" else 1.0
         request = self._request(shared, action, status, verdict, trust, sentences, thing)
         policy = next(each for each in _POLICIES if each.agent == agent)
+        claims = self._claims(of_request, sentences, verdict, delivered=status != "blocked")
+        documents = [self._document(of_request, thing, position) for position in range(2)]
         return {
-            "requests": [request],
+            "requests": [request | score_summary(claims, documents)],
             "decisions": [self._decision(shared, policy, action, wrong=wrong, version=2 if bad else 1)],
-            "claims": self._claims(of_request, sentences, verdict, delivered=status != "blocked"),
-            "documents": [self._document(of_request, thing, position) for position in range(2)],
+            "claims": claims,
+            "documents": documents,
         }
 
     def _request(

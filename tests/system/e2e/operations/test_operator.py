@@ -126,6 +126,8 @@ def test_operator_finds_causes_authors_and_costs_by_following_links(gateway: Gat
         changed = changes.get_by_role("row").filter(has_text="contradiction_action").inner_text()
         assert f"cli:{PERSON}" in changed
         assert "from block to flag" in changed
+        left = changes.get_by_role("row").filter(has=page.get_by_role("link", name="gpt-4o", exact=True))
+        assert "last request" in left.inner_text()
         made = gateway.admin.get("/audit", params={"actor": f"cli:{PERSON}"}).json()["items"]
         assert [f"{datetime.fromisoformat(entry['ts']):%A %H:%M}" for entry in made] == ["Tuesday 10:00"]
         spent = page.get_by_role("region", name="Tokens and cost by model")
