@@ -6,7 +6,7 @@ GatewayError
 │   └── RunError               404/409/400: the run does not exist, is complete, or is full
 ├── WrongKeyError              401: no gateway key, or an invalid one
 ├── KeyLimitError              403: the gateway key does not allow that model or collection
-├── LlmCheckError              403: the caller may not ask for an LLM judge, or for this one
+├── LlmCheckError              403: the caller may not request an LLM judge, or this model
 ├── UngovernedPathError        403: the path is neither governed nor open
 ├── RateLimitError             429: the gateway key exceeded its rate limit
 ├── BudgetError                429: a budget of the key or the agent is used up

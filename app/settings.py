@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     ] = UpstreamApi.OPENAI
     upstream_retries: Annotated[
         int,
-        Field(ge=0, le=10, description="Number of retries after a lost connection or a 502, 503 or 504"),
+        Field(ge=0, le=10, description="Maximum number of retries after a lost connection or a 502, 503 or 504"),
     ] = 0
     passthrough: Annotated[
         str | None,
@@ -163,7 +163,7 @@ class Settings(BaseSettings):
         str | None,
         Field(
             min_length=1,
-            description="LLM for claims that the judge leaves undecided, or for all without a judge; unset: none",
+            description="LLM for claims that the judge leaves undecided, or for all if there is no judge; unset: none",
         ),
     ] = None
     llm_judge_timeout_ms: Annotated[Count, Field(description="Time limit for one call to the LLM judge")] = 10_000
@@ -204,7 +204,7 @@ class Settings(BaseSettings):
     )
     event_journal: Annotated[
         str | None,
-        Field(description="File that stores events while the database is unavailable; unset: next to the database"),
+        Field(description="File for events while the database is unavailable; unset: a file next to the database"),
     ] = None
     retention_days: Annotated[
         Count | None, Field(description="Delete requests and runs after this many days; unset: keep them")
@@ -213,7 +213,7 @@ class Settings(BaseSettings):
         bool, Field(description="Judge and annotate replies that have documents but no grounding policy")
     ] = True
     share_max_hours: Annotated[
-        int, Field(ge=0, le=8_760, description="Maximum validity of a link to a trace, in hours; 0: no links")
+        int, Field(ge=0, le=8_760, description="Maximum time that a link to a trace works, in hours; 0: no links")
     ] = 168
     store_text: Annotated[
         StoreText,

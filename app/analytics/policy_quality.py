@@ -79,7 +79,7 @@ async def policy_quality(
 
 
 def _was_bad(row: Any) -> bool | None:
-    """Return whether the policy should have flagged these requests, or None if there is no feedback on that."""
+    """Return whether the policy should have flagged these requests, or None if no feedback answers this."""
     flagged, any_flagged = bool(row.flagged), bool(row.any_flagged)
     if row.own is not None:
         return flagged is row.own
@@ -95,9 +95,9 @@ def _was_bad(row: Any) -> bool | None:
 async def _counted(connection: AsyncConnection, filter: EventFilter, policy_id: str | None) -> list[Any]:
     """Count the requests with feedback, by policy and by what the policies and the feedback say.
 
-    ``flagged`` says whether a decision of the policy isn't ``allow``, and ``any_flagged`` whether one of an enforced
-    policy isn't. ``outcome`` and ``reply`` are the feedback on the request, and ``own`` that on a decision of the
-    policy.
+    ``flagged`` means that the policy made a decision other than ``allow``; ``any_flagged`` means that some enforced
+    policy did. ``outcome`` and ``reply`` are the feedback on the request, and ``own`` is the feedback on a decision of
+    the policy.
     """
     seen = _policies_by_request(filter)
     marks, made = feedback.alias(), decisions.alias()
@@ -121,7 +121,7 @@ async def _counted(connection: AsyncConnection, filter: EventFilter, policy_id: 
 
 
 def _policies_by_request(filter: EventFilter) -> Subquery:
-    """Build the rows of each request with feedback and each policy that decided on it."""
+    """Build a query with one row for each request with feedback and each policy that decided on the request."""
     columns = decisions.c
     keys = columns.request_id, columns.policy_id, columns.shadow
     flagged = func.max(case((columns.action != Action.ALLOW.value, 1), else_=0))
@@ -139,7 +139,7 @@ def _policies_by_request(filter: EventFilter) -> Subquery:
 
 
 def _latest(seen: Subquery, *wanted: ColumnElement[bool]) -> ScalarSelect[bool]:
-    """Build the latest feedback on a request that meets the conditions."""
+    """Build a query for the latest feedback on a request that meets the conditions ``wanted``."""
     return _newest(select(feedback.c.correct).where(feedback.c.request_id == seen.c.request_id, *wanted), feedback)
 
 

@@ -30,8 +30,8 @@ _OF_RUNS = "runs."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRun:
-    """A run and its score. ``flags`` has the id of each request in the run. The value is True if an enforced policy
-    flagged it."""
+    """A run and its score. ``flags`` maps the id of each request in the run to True if an enforced policy flagged the
+    request, otherwise to False."""
 
     ts: datetime
     flags: Mapping[str, bool]

@@ -42,8 +42,8 @@ async def calibrate(
     or feedback call good. Labels of the reply's claims have priority, if there are enough (see ``labelled_replies``).
     Next is feedback on the reply: a correct reply is good, an incorrect one is bad. Last is feedback on the outcome: a
     reply that was rightly allowed or wrongly flagged is good. A run of several requests is bad if any of its requests
-    is bad. ``origins`` counts the good and bad runs by the basis for this. Reads at most ``most`` runs, newest first.
-    Raises DatabaseUnavailableError.
+    is bad. ``origins`` counts the good and bad runs by the basis for calling them good or bad. Reads at most ``most``
+    runs, newest first. Raises DatabaseUnavailableError.
     """
     scored = await scored_runs(database, filter, source=source, score=score, most=most)
     ids = [id for one in scored for id in one.flags]
@@ -61,8 +61,8 @@ class _People:
     grounded: Mapping[str, bool]
 
     def was_bad(self, one: ScoredRun) -> tuple[bool | None, Origin]:
-        """Return whether labels or feedback say that the run was bad, and which of them. Return None if neither
-        does."""
+        """Return whether the run was bad, and whether labels or feedback say so. Return None if neither says anything
+        about it."""
         bad: bool | None = None
         origin: Origin = "actions"
         for id, flagged in one.flags.items():

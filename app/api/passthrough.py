@@ -134,6 +134,7 @@ def _has_body(request: Request) -> bool:
 
 
 def _length(response: httpx.Response) -> list[tuple[str, str]]:
-    """The length of the body; none for a response that can't have one, where it's the length of another body."""
+    """Return the header with the body's length, if any. A response that can't have a body may give the length of a
+    different body, so its header is left out."""
     length = response.headers.get("content-length")
     return [("content-length", length)] if length is not None and response.status_code not in _BODILESS else []

@@ -11,7 +11,8 @@ _TOO_LARGE = 413
 _UNSUPPORTED = 415
 _INFLATE = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _SLICE = 16 * 1024
-"""The number of compressed bytes to pass to zlib at a time, because the rest is copied after each member of gzip."""
+"""The number of compressed bytes to pass to zlib at a time. It is limited, because zlib copies the remaining bytes
+after each gzip member."""
 
 
 async def read_body(request: Request, *, limit: int, headers: Mapping[str, str] | None = None) -> bytes:
@@ -54,8 +55,8 @@ async def read_body(request: Request, *, limit: int, headers: Mapping[str, str] 
 def _inflate(
     inflater: "zlib._Decompress", data: bytes, body: bytearray, *, encoding: str, limit: int
 ) -> "zlib._Decompress":
-    """Append the decompressed ``data`` to ``body``. Return the decompressor for the data that follows, which is a new
-    one if another member of gzip has begun. Raises zlib.error, for other data after the end too.
+    """Append the decompressed ``data`` to ``body``. Return the decompressor for the data that follows. It is a new one
+    if another gzip member has begun. Raises zlib.error for invalid data, and for any other data after the end.
     """
     for at in range(0, len(data), _SLICE):
         rest = data[at : at + _SLICE]

@@ -20,8 +20,8 @@ _SESSIONS = "session_key"
 
 
 class AdminAuth:
-    """Checks the admin token. ``created`` is the token if ``open`` has just created it, so that it can be shown once;
-    otherwise it is None.
+    """Checks the admin token. If ``open`` has just created the token, ``created`` is the token, so that it can be shown
+    once; otherwise it is None.
 
     ``id`` identifies the token in sessions. It is the same on every worker and after restarts, and reveals no part of
     the token. ``session_key`` signs forms. It is the same on every worker and differs between installations and tokens.
@@ -83,6 +83,6 @@ def _hash(salt: bytes, token: str) -> bytes:
 
 
 def _slow_hash(token: str) -> bytes:
-    """Hash the token to derive its id. The hash is slow, because the operator may have chosen a weak token, the id is
-    stored with sessions, and the salt can't be random."""
+    """Hash the token to derive its id. The hash is slow for three reasons: the operator may have chosen a weak token,
+    the id is stored with sessions, and the salt can't be random."""
     return hashlib.scrypt(token.encode("utf-8", "surrogatepass"), salt=b"groundlane admin token", n=2**13, r=8, p=1)

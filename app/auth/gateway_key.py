@@ -79,8 +79,8 @@ class GatewayKey:
         raise KeyLimitError(message, code="model_not_allowed", param=param)
 
     def check_body(self, body: Mapping[str, Any]) -> None:
-        """Check every model that ``body`` names: in ``model``, in other fields from which some upstreams read a model,
-        and in its tools. Raises KeyLimitError."""
+        """Check every model that ``body`` names in ``model``, in other fields from which some upstreams read a model,
+        or in its tools. Raises KeyLimitError."""
         if not self.models:
             return
         model = body.get("model")

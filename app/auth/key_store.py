@@ -60,8 +60,8 @@ class KeyStore:
     """The gateway keys in a database. Lookups read from memory, so requests don't need the database.
 
     ``refresh`` loads the keys. The store's owner calls it at startup and when another process has changed a key. A
-    change made through the store takes effect in this process before the method returns. They raise
-    DatabaseUnavailableError.
+    change made through the store takes effect in this process before the method returns. Methods that make changes
+    raise DatabaseUnavailableError.
     """
 
     def __init__(self, database: Database) -> None:
@@ -121,8 +121,8 @@ class KeyStore:
             return [_stored(row) for row in (await connection.execute(query)).all()]
 
     async def names(self, prefixes: Collection[str]) -> Mapping[str, str]:
-        """Return the names of the keys with these prefixes, by prefix; those of deleted keys are unknown. Where keys
-        have the same name, the prefix follows it in brackets."""
+        """Return the names of the keys with these prefixes, by prefix. Deleted keys are left out. If several keys have
+        the same name, each prefix follows the name in brackets."""
         columns = api_keys.c
         query = select(columns.prefix, columns.name).where(columns.prefix.in_(prefixes)).order_by(columns.created_at)
         async with self._database.read() as connection:

@@ -34,7 +34,7 @@ class BudgetGuard:
     cost budget. If the database is unavailable, requests are admitted, and their counts are kept in memory until it is
     back.
 
-    Each transaction also writes waiting counts from other requests. It therefore runs in its own task, which finishes
+    Each transaction also writes the waiting counts of other requests. So it runs in a separate task, which finishes
     even if the request that started it is cancelled.
     """
 

@@ -28,8 +28,8 @@ _FAILED = 1
 _INTERRUPTED = 130
 _TERMINATED = 143
 _LONG = 200
-"""The number of cases from which several processes are faster. Judging this many takes about ten seconds, and starting
-the processes takes two."""
+"""The number of cases from which several processes are faster than one. Judging so many cases takes about ten seconds,
+and starting the processes takes two."""
 
 
 class Metric(StrEnum):
@@ -276,8 +276,8 @@ def _open(
 
 def default_processes(settings: Settings, judge: JudgeOption, total: int) -> int:
     """Choose the number of processes for judging ``total`` cases. Long runs with the embedded judge use one process per
-    core, because that judge is small enough to be loaded several times. All other runs use no extra processes (0). LLM
-    calls are always made from this process."""
+    core, because that judge is small enough to be loaded several times. For all other runs, the number is 0: the main
+    process judges. LLM calls are always made from this process."""
     from judges.cross_encoder.model_files import cores
 
     long = judge is JudgeOption.CROSS_ENCODER and settings.judge == "embedded" and total >= _LONG

@@ -10,8 +10,8 @@ import sys
 from typing import Final
 
 _GENERATIONS: Final = (2_000, 2, 2**31 - 1)
-"""The number of container objects allocated between two collections of the youngest generation, and the number of
-these collections before the next generation is collected too. Both are small, so that a collection traverses few
+"""The number of container objects that are allocated before the youngest generation is collected, and the number of
+such collections before the middle generation is collected too. Both are small, so that a collection traverses few
 objects. The oldest generation is collected only by ``collect_regularly``."""
 
 _SWITCH_S: Final = 0.001
@@ -21,14 +21,14 @@ times to answer a request, so with Python's default of 5 ms, a few busy threads 
 
 _EVERY_S: Final = 10.0
 _FEW_BLOCKS: Final = 60_000
-"""Up to this many memory blocks more than before, a full collection takes a few milliseconds."""
+"""If at most this many memory blocks have been added, a full collection takes only a few milliseconds."""
 _DUE: Final = 10
 """The number of collections of the middle generation after which a full collection is due."""
 _MOST_SKIPPED: Final = 60
 
 
 def tune() -> None:
-    """Tune this process. Call this once, after startup: all existing objects are excluded from collections, because
+    """Tune this process. Call this once, after startup. It excludes all existing objects from collections, because
     traversing modules and models takes longer than traversing the objects of a second's worth of requests."""
     sys.setswitchinterval(_SWITCH_S)
     gc.collect()
@@ -37,8 +37,8 @@ def tune() -> None:
 
 
 async def collect_regularly() -> None:
-    """Run full collections when they are due and take little time, which is while no long text is being read. If that
-    is not the case for ten minutes, run one anyway."""
+    """Run a full collection when it is due and takes little time, that is, while no long text is being read. If this
+    isn't the case for ten minutes, run it anyway."""
     blocks, skipped = sys.getallocatedblocks(), 0
     while True:
         await asyncio.sleep(_EVERY_S)

@@ -1,4 +1,4 @@
-"""A command that sends a request with a document to this gateway, for people who set up a client."""
+"""Builds a curl command that sends a request with a document to this gateway, for people who set up a client."""
 
 import json
 from shlex import quote
@@ -15,8 +15,8 @@ _BODY = {
 
 
 def curl_example(request: Request, *, key: str = "", agent: str = "") -> str:
-    """Return a curl command for the gateway that serves this page. Without ``key``, it reads the key from a variable of
-    the shell."""
+    """Return a curl command for the gateway that serves this page. Without ``key``, the command reads the key from a
+    shell variable."""
     authorization = quote(f"Authorization: Bearer {key}") if key else f'"Authorization: Bearer {_KEY}"'
     lines = (
         f"curl {quote(f'{request.base_url}v1/chat/completions')}",

@@ -12,7 +12,7 @@ _UNITS = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 def count(value: float | None) -> str:
-    """``12345`` as ``12,345``."""
+    """Format ``12345`` as ``12,345``."""
     return NOTHING if value is None else f"{value:,.0f}"
 
 
@@ -43,17 +43,17 @@ def many(value: float | None, one: str, more: str | None = None) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction as ``12.3%``."""
+    """Format a fraction as ``12.3%``."""
     return NOTHING if value is None else f"{value * 100:.{digits}f}%"
 
 
 def whole_percent(value: float | None) -> str:
-    """A fraction as ``12%``."""
+    """Format a fraction as ``12%``."""
     return percent(value, digits=0)
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A score as ``0.93``."""
+    """Format a score as ``0.93``."""
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
@@ -77,7 +77,7 @@ def duration(ms: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Bytes as ``3.1 MB``."""
+    """Format a number of bytes as ``3.1 MB``."""
     if value is None:
         return NOTHING
     amount = float(value)
@@ -124,7 +124,7 @@ def clip(text: str | None, length: int = 120) -> str:
 
 
 def pretty_json(value: Any) -> str:
-    """Indented JSON."""
+    """Format ``value`` as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 

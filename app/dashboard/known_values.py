@@ -35,8 +35,8 @@ async def distinct_values(
 
 
 async def known_keys(database: Database, others: Iterable[str | None]) -> dict[str, str]:
-    """Return the gateway keys in the event log and ``others`` by prefix: their names, or the prefix of a key that is
-    not in the database. They are sorted by name. Raises DatabaseUnavailableError."""
+    """Return the names of the gateway keys in the event log and of ``others``, by prefix and sorted by name. For a key
+    that is not in the database, the name is its prefix. Raises DatabaseUnavailableError."""
     prefixes = {*await distinct_values(database, "key_prefix"), *(prefix for prefix in others if prefix)}
     names = await KeyStore(database).names(prefixes)
     labels = {prefix: names.get(prefix, prefix) for prefix in prefixes}

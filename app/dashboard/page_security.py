@@ -52,7 +52,7 @@ class _SignedOutError(Exception):
 
 
 class OpenRoute(APIRoute):
-    """A page that doesn't require a session. Changes still require the CSRF token of a form served to the same
+    """A page that doesn't require a session. Changes still require the CSRF token of a form that was served to the same
     browser."""
 
     needs_operator: ClassVar[bool] = False

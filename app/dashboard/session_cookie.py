@@ -28,7 +28,7 @@ def sessions_of(request: Request) -> Sessions:
 
 async def start_session(request: Request, response: Response, principal: Principal, *, before: str | None) -> None:
     """Sign ``principal`` in: start a session and set its cookie. The browser's previous session, with the id
-    ``before``, ends, so that nobody can continue with a cookie that someone else knows. Raises
+    ``before``, ends. Otherwise, someone who knows the old cookie could continue that session. Raises
     DatabaseUnavailableError."""
     sessions = sessions_of(request)
     if before is not None:

@@ -1,4 +1,5 @@
-"""Notifies all workers of changes to policies, keys and secrets. The database contains a revision counter for each."""
+"""Notifies all workers of changes to policies, keys and secrets. The database contains a revision counter for each of
+these kinds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

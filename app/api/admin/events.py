@@ -155,10 +155,10 @@ async def list_requests(
 ) -> Response:
     """List requests, newest first or in the order given by ``sort``.
 
-    A page reads up to 5,000 matches of ``q`` and, where no index finds the matches of the other filters, about 20,000
-    requests. It may therefore have fewer items than ``limit``, or none, and still have a ``next_cursor``. With ``q``
-    and an order other than ``-time``, only the newest 5,000 matches are sorted. ``search.texts_stored`` says whether
-    the texts of new requests are stored, and can be found.
+    For each page, the gateway reads up to 5,000 matches of ``q``. If no index finds the matches of the other filters,
+    it reads about 20,000 requests. So a page may have fewer items than ``limit``, or none, and still have a
+    ``next_cursor``. With ``q`` and an order other than ``-time``, only the newest 5,000 matches are sorted.
+    ``search.texts_stored`` says whether the texts of new requests are stored, so that they can be found.
     """
     filter, order = await params.filter(policies), params.order
     found = await queries.requests(filter, limit=params.limit, after=params.after(), order=order)

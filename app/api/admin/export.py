@@ -19,7 +19,7 @@ spreadsheets treat the same."""
 
 
 async def export(name: str, format: Format, rows: AsyncIterator[Row], columns: Iterable[str]) -> Response:
-    """``rows`` as a file. ``columns`` are the columns of each row, in CSV order.
+    """Return ``rows`` as a file. ``columns`` are the columns of each row, in CSV order.
 
     Raises DatabaseUnavailableError.
     """
@@ -35,7 +35,7 @@ async def export(name: str, format: Format, rows: AsyncIterator[Row], columns: I
 
 
 def dump(value: Any) -> bytes:
-    """``value`` as JSON."""
+    """Return ``value`` as JSON."""
     return orjson.dumps(value, option=orjson.OPT_UTC_Z)
 
 

@@ -46,8 +46,8 @@ class VersionPage(BaseModel):
 
 
 class Validation(BaseModel):
-    """``policy`` is the document with all defaults filled in. ``warnings`` lists what the policy can't do even though
-    it is valid."""
+    """``policy`` is the document with all defaults filled in. ``warnings`` lists valid rules that can't have their
+    intended effect."""
 
     policy: PolicyDraft
     warnings: tuple[RuleWarning, ...]
@@ -64,8 +64,8 @@ class Rollback(BaseModel):
 async def create_policy(
     store: PoliciesDep, facts: FactsDep, document: PolicyDocument, response: Response
 ) -> SavedPolicy:
-    """Create a policy. It takes effect on every worker within a second. `warnings` lists what the policy can't do even
-    though it is valid."""
+    """Create a policy. It takes effect on every worker within a second. `warnings` lists valid rules that can't have
+    their intended effect."""
     policy = await store.create(draft(document))
     response.headers["Location"] = f"/admin/v1/policies/{policy.id}"
     return _saved(response, policy, facts)
@@ -74,8 +74,8 @@ async def create_policy(
 @router.post("/validate")
 @requires(Role.EDITOR)
 async def validate_policy(facts: FactsDep, document: PolicyDocument) -> Validation:
-    """Validate a policy without saving it. Returns 422 if the policy is invalid, and otherwise the warnings that saving
-    it would return."""
+    """Validate a policy without saving it. If the policy is invalid, the response is 422. Otherwise, it has the
+    warnings that saving the policy would return."""
     policy = draft(document)
     return Validation(policy=policy, warnings=warnings_of(policy, facts))
 

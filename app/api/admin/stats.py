@@ -132,8 +132,7 @@ async def get_usage(resources: ResourcesDep, params: Annotated[UsageParams, Quer
 @requires(Role.VIEWER)
 async def get_calibration(resources: ResourcesDep, params: Annotated[CalibrationParams, Query()]) -> Response:
     """Suggest a threshold from the scores of good and bad runs. The suggestion is the given percentile of the good
-    scores. The reply also has the number of runs that this threshold, and every multiple of 0.01, would have
-    blocked."""
+    scores. The reply also says how many runs this threshold, or any multiple of 0.01, would have blocked."""
     found = await calibrate(
         resources.database,
         await params.filter(resources.policies),

@@ -20,9 +20,9 @@ _ANY = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostGuard:
-    """``hosts`` is the set of allowed host names, in lower case. If it is None, servers on a loopback address allow
-    only local names, and other servers allow any name. ``origins`` is the set of allowed origins. Servers on a loopback
-    address also allow local pages."""
+    """``hosts`` is the set of allowed host names, in lower case. If ``hosts`` is None, servers on a loopback address
+    allow only local names, and other servers allow any name. ``origins`` is the set of allowed origins. Servers on a
+    loopback address also allow local pages."""
 
     hosts: frozenset[str] | None = None
     origins: frozenset[str] = frozenset()

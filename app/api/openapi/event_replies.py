@@ -38,7 +38,7 @@ class RequestSummary(BaseModel):
     total_tokens: int | None
     lowest_claim_score: float | None
     average_claim_score: float | None
-    lowest_relevance_score: float | None = Field(description="Of the documents that were kept")
+    lowest_relevance_score: float | None = Field(description="The lowest score among the kept documents")
     average_relevance_score: float | None
 
 

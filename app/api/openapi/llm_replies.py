@@ -83,7 +83,7 @@ class UsedDocument(BaseModel):
 
 class Completeness(BaseModel):
     """How completely the reply answers the question. ``parts`` counts the parts of the question that the documents
-    answer, ``answered`` counts those that the reply answers, and ``unanswered`` lists the rest."""
+    answer. ``answered`` counts those that the reply answers too, and ``unanswered`` lists the others."""
 
     parts: int
     answered: int

@@ -18,7 +18,8 @@ class RunPolicy(BaseModel):
 
 
 class RunStepReply(BaseModel):
-    """The decisions that a step caused. When a run starts, the reply also has the run's agent, model and policies."""
+    """The decisions that a step caused. The reply to the start of a run also has the run's agent, model and
+    policies."""
 
     run_id: str
     status: str

@@ -50,7 +50,7 @@ class PeriodNumbers:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewFigure:
     """A figure with a note, and a description of its change since the previous period. ``shows`` has the filter or the
-    order in which the list of requests explains the figure."""
+    order for the list of requests behind the figure."""
 
     name: str
     value: str

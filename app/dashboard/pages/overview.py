@@ -80,8 +80,8 @@ class OverviewQuery(BaseModel):
         return EventFilter(since=since, until=until, agent=self.agent, model=self.model, policy=self.policy)
 
     def url(self, path: str = "/dashboard/", **changes: str | None) -> str:
-        """Return the URL of ``path`` with these parameters, after applying ``changes``. Changing ``span`` ends a custom
-        time range."""
+        """Return the URL of ``path`` with these parameters, after applying ``changes``. A change of ``span`` replaces a
+        custom time range."""
         query = self.model_dump(exclude_defaults=True, by_alias=True, mode="json")
         if "span" in changes:
             query = {name: value for name, value in query.items() if name not in ("from", "to")}
@@ -191,7 +191,7 @@ async def live(
 
 
 async def _key_names(resources: Resources, query: OverviewQuery, costs: TokenGroups) -> Mapping[str, str]:
-    """The names of the gateway keys by prefix, if the table of costs shows keys."""
+    """Return the names of the gateway keys by prefix, if the table of costs shows keys."""
     if query.cost != "key":
         return {}
     return await KeyStore(resources.database).names([prefix for prefix, _ in costs if prefix])

@@ -125,7 +125,8 @@ async def roll_out(
     canary_percent: Annotated[str, Form()] = "",
     confirmed: Annotated[str, Form()] = "",
 ) -> Response:
-    """Set a policy's mode and its share of requests. Before an enforced policy is switched to shadow mode, ask."""
+    """Set a policy's mode and its share of requests. Before an enforced policy is switched to shadow mode, ask for
+    confirmation."""
     policy = await resources.policies.get(policy_id)
     enforced = policy.enabled and policy.mode == "enforce" and policy.version == version
     if mode == "shadow" and enforced and not confirmed:
@@ -249,8 +250,8 @@ async def _shown(
     wrong: str | None = None,
     asked: Mapping[str, Any] | None = None,
 ) -> Response:
-    """Show a policy. ``asked`` is the switch to shadow mode to confirm: its ``share``, and whether the policy is the
-    only enforced one (``alone``)."""
+    """Show a policy. ``asked`` describes the switch to shadow mode that needs confirmation: its ``share``, and whether
+    the policy is the only enforced one (``alone``)."""
     store = resources.policies
     policy = await store.get(policy_id)
     since = datetime.now(UTC) - _QUALITY
@@ -353,7 +354,7 @@ async def _recent_of(resources: Resources, policy_id: str) -> RecentRequests:
 
 
 async def _flagged(queries: EventQueries, policy_id: str, recent: RecentRequests) -> Sequence[Mapping[str, Any]]:
-    """Return a policy's latest decisions other than allow, the strictest of each request. Skips queries for which
+    """Return a policy's latest decisions other than allow: for each request, the strictest. Skips queries for which
     ``recent`` has no requests."""
     since = datetime.now(UTC) - _RECENT
     found: dict[str, Mapping[str, Any]] = {}

@@ -225,7 +225,8 @@ async def show(
 
 
 def _facet_links(keys: Mapping[str, str], query: RequestsQuery, facets: RequestFacets) -> list[dict[str, Any]]:
-    """The facets as groups of links, each of which narrows the list further. ``keys`` has names by prefix."""
+    """Convert the facets to groups of links, each of which narrows the list further. ``keys`` has the names of keys by
+    prefix."""
     names: Mapping[str, Mapping[str, str]] = {"verdict": _VERDICTS, "status": _STATUSES, "key": keys}
     found = [
         {
@@ -238,7 +239,7 @@ def _facet_links(keys: Mapping[str, str], query: RequestsQuery, facets: RequestF
         }
         for name, title in (("verdict", "Verdict"), ("status", "Status"), ("key", "Key"))
     ]
-    # The filters' bounds are inclusive, and the upper bounds of the bands exclusive: the link goes up to just below.
+    # A filter's upper bound is inclusive, but a band's upper bound is exclusive. So the link's bound is slightly lower.
     for name, title, low, high, scale, below, unit in (
         ("latency_ms", "Latency", "min_ms", "max_ms", 1, 0.001, "s"),
         ("trust", "Trust", "min_trust", "max_trust", 100, 0.01, "%"),

@@ -68,7 +68,7 @@ class RunsQuery(BaseModel):
 @router.get("/runs")
 @requires(Role.VIEWER)
 async def show(request: Request, resources: ResourcesDep, query: Annotated[RunsQuery, Query()]) -> Response:
-    """A page of runs."""
+    """Show a page of runs."""
     after = decode_cursor(query.cursor, datetime, str) if query.cursor else None
     found = await RunQueries(resources.database).page(query.filter(), limit=_ROWS, after=after)
     return page(

@@ -71,7 +71,7 @@ async def sign_in(
 @signed_in.post("/sign-out")
 @requires(Role.VIEWER)
 async def sign_out(request: Request, resources: ResourcesDep, operator: OperatorDep) -> Response:
-    """End the session, then the one at the provider, if the operator signed in there."""
+    """End the session. If the operator signed in with the provider, also end the session there."""
     await sessions_of(request).close(operator.id)
     provider = resources.oidc if operator.principal.kind == "user" else None
     url = None if provider is None else await provider.sign_out_url()
@@ -96,8 +96,8 @@ async def set_theme(
 
 @router.get("/static/{version}/{name}")
 async def static_file(version: str, name: str) -> Response:
-    """A static file. A request for an outdated version gets the current file, because a page may be older than the
-    running gateway."""
+    """Serve a static file. A request for an outdated version gets the current file, because a page may be older than
+    the running gateway."""
     file = STATIC_FILES.get(name)
     if file is None:
         raise HTTPException(404, "File not found.")

@@ -115,7 +115,8 @@ async def revoke_share(
 async def show_shared(
     request: Request, resources: ResourcesDep, queries: QueriesDep, token: Annotated[Word, Path()]
 ) -> Response:
-    """The trace. The page doesn't link to other pages, and looks the same whether or not the reader is signed in."""
+    """Show a shared trace. The page doesn't link to other pages, and looks the same whether or not the reader is signed
+    in."""
     request.state.operator = None
     found = await share_links(resources).find(token)
     try:

@@ -50,8 +50,8 @@ _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundRun:
-    """A run to perform. A playground run. If ``answer`` is None, ``model`` answers the ``question``. ``documents`` are
-    in the request format. If ``engine`` is None, the active policies for ``agent`` apply."""
+    """A playground run. If ``answer`` is None, ``model`` answers the ``question``. ``documents`` are in the request
+    format. If ``engine`` is None, the active policies for ``agent`` apply."""
 
     documents: Sequence[Mapping[str, Any]]
     answer: str | None

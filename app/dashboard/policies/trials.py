@@ -24,8 +24,9 @@ async def create_shadow_copy(store: PolicyStore, draft: PolicyDraft) -> StoredPo
 
 
 async def replaceable(store: PolicyStore, trial: StoredPolicy) -> Sequence[StoredPolicy]:
-    """The policies that ``trial`` can replace: those of its category and scope that are enforced, if it is in shadow
-    mode. The one of which it is a copy, according to its name, comes first."""
+    """Return the policies that ``trial`` can replace: the enforced policies of the same category and scope. If
+    ``trial`` isn't in shadow mode, there are none. If its name says that it is a copy of one of them, that policy comes
+    first."""
     if trial.mode != "shadow":
         return []
     same = await enforced_alike(store, trial)
@@ -33,7 +34,7 @@ async def replaceable(store: PolicyStore, trial: StoredPolicy) -> Sequence[Store
 
 
 async def enforced_alike(store: PolicyStore, policy: StoredPolicy) -> Sequence[StoredPolicy]:
-    """The other enforced policies of the same category and scope."""
+    """Return the other enforced policies of the same category and scope."""
     found = await store.list(category=policy.category, enabled=True, limit=_MOST_POLICIES)
     return [
         each for each in found if each.mode == "enforce" and each.id != policy.id and _scope(each) == _scope(policy)
@@ -44,7 +45,7 @@ async def enforce_in_place(
     store: PolicyStore, trial_id: str, policy_id: str, *, expected: int, expected_policy: int
 ) -> StoredPolicy:
     """Save the rules of a shadow policy as a new version of the policy that it replaces, then delete the shadow policy.
-    One of the two versions of the rules is in force at any time.
+    At any time, either the old or the new rules are in force.
 
     Raises PreconditionError if one of them has changed, ConflictError if it can't be replaced, and NotFoundError.
     """

@@ -91,7 +91,7 @@ def non_default_rules(draft: PolicyDraft) -> list[tuple[str, str, str, str]]:
 
 
 def action_rules(draft: PolicyDraft) -> list[tuple[str, str]]:
-    """Return what each rule for an action is about and what happens: ("contradiction", "warned")."""
+    """Return, for each rule that sets an action, its subject and the action: ("contradiction", "warned")."""
     values = _values(draft)
     fields = (field for field in all_fields(draft.category) if field.kind == "choice" and "action" in field.name)
     return [
@@ -119,7 +119,7 @@ def conflicts(base: PolicyDraft, theirs: PolicyDraft, ours: PolicyDraft) -> list
 
 
 def words(value: Any) -> str:
-    """A value as text."""
+    """Return a value as text."""
     match value:
         case None:
             return "none"
