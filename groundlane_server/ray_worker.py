@@ -1,7 +1,7 @@
 """The judge for evaluations on a Ray cluster, as a Ray Data actor.
 
-Ray sends the class to its workers by name, and a worker can import ``app`` only after ``activate()`` has run there. The
-class is therefore defined here, and its argument is plain bytes.
+Ray sends the class to its workers by name, and a worker can import ``app`` only after ``activate()`` has run there. So
+the class is defined here, and its argument is plain bytes.
 """
 
 from collections.abc import Mapping

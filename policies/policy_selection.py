@@ -80,8 +80,8 @@ class PolicySet:
         combined = combine(results)
         if len(results) < 2:
             return combined
-        # A document that one policy drops may leave another with too few documents, or with one source dominating. So
-        # the policies are evaluated again, with what is dropped so far, until nothing more is dropped.
+        # If one policy drops a document, there may be too few documents for another policy, or one source may dominate.
+        # So the policies are evaluated again without the dropped documents, until nothing more is dropped.
         unfit = frozenset[int]().union(*(result.unfit for result in results))
         known: frozenset[int] = frozenset()
         while known != frozenset(combined.dropped):
@@ -168,9 +168,9 @@ class PolicyEngine:
         self, *, agent: str | None = None, model: Aliases = None, key: Aliases = None, unit: str | None = None
     ) -> PolicySet:
         """Select the policies for a request. ``agent`` is the calling agent, and ``model`` and ``key`` are the names of
-        the model and of the gateway key. ``unit`` is the unit of canary assignment: the id of the request's run, or
-        else of the request. The same unit always gets the same assignment. Without a unit, canary policies are in
-        shadow mode.
+        the model and of the gateway key. ``unit`` is the unit of canary assignment: the id of the request's run or,
+        without a run, of the request. The same unit always gets the same assignment. Without a unit, canary policies
+        are in shadow mode.
         """
         request = (agent, model, key)
         found = self._in_scope.get(request)

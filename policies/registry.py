@@ -45,7 +45,7 @@ def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
 
 
 def without_derived(category: str, rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove rules whose default depends on other rules, if their value is the default that applies when no rule is
+    """Remove each rule whose default depends on other rules, if its value is the default that applies when no rule is
     set. Such a value wasn't set explicitly, so it must change together with the rules on which it depends."""
     model = CATEGORIES[category].rules if category in CATEGORIES else Rules
     derived = {name for name, field in model.model_fields.items() if field.default_factory is not None}

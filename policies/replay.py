@@ -19,7 +19,7 @@ DOCUMENTS = "documents_differ"
 NOT_JUDGED = "not_judged"
 """The reply was not judged, and now it would be."""
 THRESHOLDS = "judged_by_other_thresholds"
-"""With the new thresholds, the judge would check a claim against more or less evidence."""
+"""With the new thresholds, the judge would check a claim against different evidence."""
 MORE_CLAIMS = "more_claims"
 """Claims that were skipped would be judged."""
 SOURCES = "sources_per_claim"
@@ -272,7 +272,8 @@ class _ChoiceReplay:
     def _unjudged(self, inputs: PolicyInputs, beyond: Sequence[ClaimVerdict]) -> Sequence[UnjudgedText]:
         """Return the unjudged text, including the text of claims ``beyond`` the number that would be judged now."""
         if inputs.coverage is None:
-            # The log doesn't show whether a reply without claims states anything; if not, it needs no citation.
+            # The log doesn't show whether a reply without claims states anything. If it states nothing, it needs no
+            # citation.
             matters = self._settings.reads_standings if inputs.claims else self._settings.wants_citations
             if matters and self._log.judging is not None:
                 self.doubts.add(STANDINGS)

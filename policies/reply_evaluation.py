@@ -36,8 +36,8 @@ class ReplySettings:
     """The strictest mode among the policies; ``final`` is stricter than ``hold``, which is stricter than ``live``. A
     rule in ``held_to_end_by`` turns ``hold`` into ``final``."""
     held_to_end_by: tuple[str, ...]
-    """The distinct names of the rules that block and are decided only at the end, so that the text they may block must
-    not be sent before. It is empty if the mode would not be ``hold`` without them.
+    """The distinct names of the rules that block and are decided only at the end. The text that they may block must not
+    be sent before. The tuple is empty if the mode would not be ``hold`` without these rules.
     """
     reasoning_action: str
     """The strictest action among the policies: ``drop``, then ``judge``, then ``pass``."""
@@ -263,7 +263,7 @@ class ReplyEvaluation:
         self._claims = [claim for claim in self._claims if not any(claim is other for other in claims)]
         self._unjudged = [text for text in self._unjudged if not any(text is other for other in unjudged)]
         self._withheld.difference_update(claim.claim.sentence_index for claim in claims)
-        self._blocking.clear()  # No earlier sentence blocked, or the reply would have ended there.
+        self._blocking.clear()  # otherwise, the reply would have ended before this sentence
 
     def finish(self, inputs: PolicyInputs) -> CombinedDecision:
         """Make the decisions that need the complete reply.

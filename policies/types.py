@@ -136,7 +136,8 @@ class Citation:
     span: Span | None = None
     """The position of the marker in the reply, or None if it is not in the text."""
     reported: bool = False
-    """True if the caller reports the citation. It then counts whether or not it matches a document in the request."""
+    """True if the caller reports the citation. A reported citation counts whether or not it matches a document in the
+    request."""
 
 
 INVISIBLE = "invisible"
@@ -213,8 +214,8 @@ class PolicyInputs:
     conflicts: Consistency | None = None
     """The result of comparing the documents with each other; None if they were not compared."""
     cited_support: Mapping[tuple[Span, int], float] = field(default_factory=dict)
-    """P(entailed) by claim span and by the index of a document that the claim's sentence cites. It only covers
-    documents that were not among the claim's own evidence."""
+    """The probability that a cited document supports a claim, by the claim's span and the index of the document. It
+    only covers documents that were not among the claim's own evidence."""
     llm_scores: Sequence[LlmScore] = ()
     """LLM scores of the whole reply, one for each request made."""
     answer_relevance: float | None = None
@@ -227,4 +228,4 @@ class PolicyInputs:
     of_sentence: bool = False
     """True if the claims and unjudged text are those of a single sentence. Everything else has been checked already."""
     of_run: bool = False
-    """True for a run. The caller reports a run's citations, so a run without reports has no citations."""
+    """True for a run. The caller reports a run's citations, so a run without reported citations has none."""

@@ -148,7 +148,7 @@ async def _create_next(database: Database, now: datetime) -> datetime | None:
 
 async def _create_month(connection: AsyncConnection, month: datetime, tables: Sequence[Table]) -> None:
     end = next_month(month)
-    # No writer may be inserting into the default partition: its row would no longer belong there.
+    # No other transaction may insert into the default partition meanwhile: its row might belong to the new partition.
     await _execute(connection, f"LOCK TABLE {_only(PARTITIONED)} IN SHARE ROW EXCLUSIVE MODE")
     await _execute(connection, f"LOCK TABLE {_only(_named(table, 'default') for table in tables)}")
     for table in tables:

@@ -58,8 +58,8 @@ def upgrade(url: str) -> None:
 
 def autogenerate_options(dialect: str) -> dict[str, Any]:
     """Return the options for Alembic's comparison of a database with the tables. Partitions count as part of their
-    table, only the migrations define FTS5 tables, and objects that exist only in another dialect don't count as
-    missing."""
+    table. FTS5 tables are ignored, because only the migrations define them. Objects that exist only in another dialect
+    don't count as missing."""
     parts = _FTS5 if dialect == "sqlite" else _PARTITION
     return {
         "include_name": lambda name, kind, _parents: kind != "table" or parts.fullmatch(name or "") is None,

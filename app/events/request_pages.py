@@ -86,8 +86,8 @@ async def rows_by_time(
     *,
     most_read: int | None = None,
 ) -> tuple[list[Row[Any]], datetime | None]:
-    """Read up to ``most`` rows of ``query``, newest first, that follow the key ``after``. If ``most_read`` rows don't
-    suffice to find that many, stop, and also return the time from which on all rows were read."""
+    """Read up to ``most`` rows of ``query``, newest first, that follow the key ``after``. If about ``most_read`` rows
+    were searched without finding so many, stop, and also return the time since which all rows were searched."""
     ts, id = _KEYS[kind]
     if after is not None:
         query = query.where(*before_key(after, ts, id))
@@ -96,7 +96,7 @@ async def rows_by_time(
         return list((await connection.execute(query.limit(most))).all()), None
     rows: list[Row[Any]] = []
     read = 0
-    # A key without an id excludes its own time, so the hour that begins then must not be read, or counted, again.
+    # A key without an id excludes its own time, so the hour that begins at this time must not be read or counted again.
     before = None if after is None else after[0] if after[1] else after[0] - _TICK
     ends = [end for end in (filter.until, before) if end is not None]
     async for since, until, count in hours_with(connection, filter, kind, min(ends, default=None)):
@@ -133,9 +133,9 @@ async def _newest(
 
 
 async def _few_of(connection: AsyncConnection, filter: EventFilter) -> tuple[list[ColumnElement[bool]], bool]:
-    """Return conditions that list the requests with the filter's id prefix, trust score or latency if there are only a
-    few, and whether that is the case. If so, the indexes on those columns are used. Otherwise, the index on times,
-    which is also the order of the results, finds the requests soon enough."""
+    """Return conditions for the filter's id prefix, trust score and latency, and whether few requests meet one of them.
+    In that case, the condition lists these requests, which the index on the column finds. Otherwise, the index on times
+    finds matching requests soon enough, already in the order of the results."""
     id = requests.c.request_id
     wanted, is_few = [], False
     if (prefix := filter.id_prefix) is not None:
@@ -259,7 +259,8 @@ async def _walked(
     ``MOST_READ`` entries, the page ends."""
     value, id = _VALUES[order.column], requests.c.request_id
     conditions, few = await _few_of(connection, filter)
-    # SQLite takes every agent for rare. It would find and sort half of the requests instead of reading them in order.
+    # SQLite assumes that every agent is rare. It would find and sort half of the requests instead of reading them in
+    # order.
     in_order = connection.dialect.name == "sqlite" and order.column != "time"
     query = requests_matching(filter, *columns, without_index=in_order).where(*conditions)
     bounds = None if few or not _is_narrow(filter) else within(filter, value) if order.column == "time" else []

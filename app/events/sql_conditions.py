@@ -25,8 +25,8 @@ def requests_matching(filter: EventFilter, *columns: ColumnElement[Any], without
 
 
 class _Pruned(FunctionElement[Any]):
-    """A time whose bounds only choose partitions. With them, SQLite would search all times within the bounds for each
-    request, instead of the request's own time."""
+    """A time column whose bounds only serve to choose partitions. On SQLite, the index on the column is turned off:
+    SQLite would use it to search all times within the bounds for each request, instead of the request's own time."""
 
     type = UTCDateTime()
     inherit_cache = True

@@ -30,7 +30,7 @@ class PolicyStore:
 
     The owner of the store must call ``refresh`` at startup, because a gateway must not serve without its policies, and
     whenever another process has changed a policy. A change made through the store takes effect in this worker before
-    the method returns. They raise DatabaseUnavailableError.
+    the method returns. Methods that make changes raise DatabaseUnavailableError.
     """
 
     def __init__(self, database: Database) -> None:

@@ -96,7 +96,7 @@ def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
 
 def _owners(sentences: Sequence[JudgedSentence]) -> list[int | None]:
     """Return the sentence that a marker belongs to, given the number of sentences that begin before it. This is the
-    last of these sentences. If it makes no claim, it is the preceding sentence in the same paragraph.
+    last of these sentences or, if that sentence makes no claim, the one before it in the same paragraph.
     """
     owners: list[int | None] = [None]
     above = "\n"

@@ -91,7 +91,7 @@ def _cut_out(part: TextSlice, gone: Sequence[tuple[int, int]]) -> TextSlice:
     edges = [0, *(edge for pair in gone for edge in pair), len(part.text)]
     text = "".join(part.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
     tokens, first = [], 0
-    # Tokens that don't spell the text could spell what is left out.
+    # Tokens that don't spell the text might spell the text that is left out.
     for token, (begin, end) in zip(part.tokens, places_of(part.tokens, part.text) or (), strict=False):
         first, overlapping = _overlapping(gone, first, begin, end)
         if not overlapping:

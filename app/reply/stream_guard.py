@@ -252,7 +252,7 @@ class StreamGuard:
         if regeneration is None or not choice.can_improve(verdict, decision):
             return False
         if choice.released_content - REASONING_FIELDS:
-            # It belongs to the reply that would be replaced, and can't be taken back.
+            # This content belongs to the reply that would be replaced, and can't be taken back.
             choice.findings.not_regenerated = "content"
             return False
         further = await regeneration.ask(choice.continuation(verdict, text))

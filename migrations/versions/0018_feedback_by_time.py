@@ -1,4 +1,4 @@
-"""An index to list feedback by time, and no labels of requests that are gone."""
+"""Add an index to list feedback by time, and delete the labels of deleted requests."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""An index of the requests with reported grounding scores, which are few."""
+"""Add an index of the few requests with reported grounding scores."""
 
 import sqlalchemy as sa
 from alembic import op

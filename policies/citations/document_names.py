@@ -72,8 +72,8 @@ class DocumentNames:
                 self._add(title, index, quoted=True)
 
     def get(self, name: str) -> int | None:
-        """Return the index of the document named ``name``. The name matches exactly, or if case, a trailing slash or a
-        URL fragment is ignored."""
+        """Return the index of the document named ``name``. If no name matches exactly, case, a trailing slash and a URL
+        fragment are ignored."""
         exact, folded, page = lookup_forms(name)
         for table, form in ((self._ids, exact), (self._folded, folded), (self._folded, page)):
             if (index := table.get(form)) is not None:
@@ -85,7 +85,7 @@ class DocumentNames:
         return name in self._ids or _fold(name) in self._folded
 
     def knows_words(self, text: str) -> bool:
-        """Return whether ``text`` has words and the documents or their names contain all of them."""
+        """Return whether ``text`` has words, all of which occur in the documents or their names."""
         words = _WORDS.findall(text.casefold())
         return bool(words) and all(word in self._words for word in words)
 
@@ -120,7 +120,7 @@ class DocumentNames:
         document's index. The longest name wins; matches do not overlap."""
         folded = text.casefold()
         if not any(first in folded for first in self._root.after):
-            return  # most text mentions none, and this takes a fifth of the time of finding its words
+            return  # most text mentions no document, and this check takes a fifth of the time of finding the words
         words = [match.span() for match in _WORD.finditer(text)]
         at = 0
         while at < len(words):

@@ -128,7 +128,7 @@ def _place_in(part: str, names: DocumentNames) -> str:
 
 
 def _fragment_of(name: str, names: DocumentNames) -> str:
-    """Return the fragment of a URL if the URL names a document only when the fragment is removed."""
+    """Return the fragment of a URL that names a document only without its fragment."""
     return "" if names.is_name(name) else name.partition("#")[2]
 
 

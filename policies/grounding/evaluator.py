@@ -1,7 +1,7 @@
 """Evaluates grounding policies, which check that the sources support the reply. ``mid_execution`` runs the checks that
 are possible after each sentence (scores, claims, and unjudged text that must not be sent). ``after_workflow`` runs
 those that need the whole reply. If the inputs are not final, ``after_workflow`` only makes decisions that can no longer
-change. The evaluator keeps no state between calls: given all claims so far, it finds the same violations as it did
+change. The evaluator keeps no state between calls: if it is given all claims so far, it finds the same violations as
 claim by claim. ``SENTENCE_CHECKS`` and ``REPLY_CHECKS`` list all checks, and when each of them decides. Everything else
 is derived from these lists.
 """
@@ -75,7 +75,7 @@ def whole_reply_rules(rules: GroundingRules) -> tuple[str, ...]:
 
 
 def anything_reported(inputs: PolicyInputs) -> bool:
-    """Return whether the caller has reported information about the reply, or may still do so in its run."""
+    """Return whether the caller has reported information about the reply, or may still report it in the run."""
     if inputs.of_run or inputs.reported_scores or inputs.reported_unsupported or inputs.output_confidence is not None:
         return True
     return any(citation.reported for citation in inputs.citations)
@@ -86,13 +86,13 @@ def _blocks(rules: GroundingRules) -> bool:
 
 
 def _cannot_cite(rules: GroundingRules, inputs: PolicyInputs) -> bool:
-    """Grounding is required, but there is nothing to cite."""
+    """Report that citations are required, but that there are no documents to cite."""
     has_sources = inputs.chunks or inputs.documents_may_follow or inputs.of_run or inputs.citations
     return rules.require_source_grounding and not has_sources
 
 
 def _check_judged(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """No judge is available for a reply with documents."""
+    """Report that no judge is available for a reply with documents."""
     if inputs.judge_unavailable and inputs.chunks:
         yield Violation(
             action=Action.BLOCK if rules.on_judge_unavailable == "block" else Action.WARN,

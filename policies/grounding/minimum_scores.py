@@ -1,8 +1,8 @@
 """Checks whether the grounding scores, the confidence in the reply, or an LLM's score for the whole reply are too low.
 
 For grounding scores, the relevance floor is applied first, then ``all``, ``average`` or ``top_n``. Policies do no I/O,
-so the caller requests LLM scores first and passes them in the inputs. If a score is missing from the inputs, it was not
-requested (for a single sentence, or in a replay).
+so the caller requests LLM scores first and passes them in the inputs. If an LLM score is missing from the inputs, it
+was not requested (as for a single sentence, or in a replay).
 """
 
 from collections.abc import Iterator, Sequence
@@ -216,8 +216,9 @@ def unused_scores(rules: GroundingRules, inputs: PolicyInputs) -> dict[str, Any]
 
 
 def llm_notes(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return metadata about the LLM: its score and, in the first phase that uses the score, the number, tokens, cost
-    and duration of the calls. Also return the warnings to include in the decision if no LLM is configured."""
+    """Return metadata about the LLM, and the warnings to include in the decision if no LLM is configured. The metadata
+    has the LLM's score and, in the first phase that uses the score, the number, tokens, cost and duration of the
+    calls."""
     score = _score_for(rules, inputs, phase)
     if score is None:
         return {}, ()

@@ -77,7 +77,7 @@ def _live(rules: GroundingRules) -> Iterator[RuleWarning]:
     if rules.unjudged_action == "block":
         yield _warning(
             "unjudged_action",
-            f"With stream_mode 'live', text is sent before it is judged: 'block' ends the stream after it. {instead}",
+            f"With stream_mode 'live', text is sent before it is judged: 'block' only ends the stream. {instead}",
         )
     replacing = {"unjudged_action": "strip", "unverifiable_action": "strip", "contradiction_action": "correct"}
     for name, action in replacing.items():

@@ -36,7 +36,7 @@ class GroundingRules(Rules):
         False, description="Claims of the reply or run that contradict each other are a violation"
     )
     abstention_threshold: Share | None = Field(
-        None, description="Minimum output confidence (reported by the caller, otherwise the trust score)"
+        None, description="Minimum output confidence; if the caller reports none, the trust score is used"
     )
     abstention_response: Text | None = Field(None, description="Text sent in place of a blocked reply")
     min_answer_relevance: Share | None = Field(
@@ -63,7 +63,7 @@ class GroundingRules(Rules):
     entailment_threshold: Share = Field(0.7, description="Minimum probability at which a claim is supported")
     contradiction_threshold: Share = Field(
         0.7,
-        description="Minimum probability at which a claim is contradicted; it must also exceed that of support",
+        description="Minimum probability at which a claim is contradicted, if support is less probable",
     )
     max_unverifiable_ratio: Share = Field(0.5, description="Maximum share of unverifiable claims")
     contradiction_action: Literal["flag", "block", "correct"] = Field(
@@ -98,18 +98,19 @@ class GroundingRules(Rules):
     tool_call_action: Literal["pass", "hold", "drop"] = Field(
         "pass",
         description="Tool calls: pass them on, hold each until the text before it is judged, or drop them; "
-        "blocked replies have none",
+        "a blocked reply contains none",
     )
     max_sources_per_claim: Positive = Field(5, description="Maximum number of passages against which a claim is judged")
     max_claims: Positive | None = Field(None, description="Maximum number of claims judged per reply; null: all")
     stream_mode: Literal["hold", "live", "final"] = Field(
         "hold",
-        description="hold: sentences are sent once checked; live: text is sent at once; final: the reply is sent whole",
+        description="hold: each sentence is sent once it is checked; live: text is sent at once; "
+        "final: the reply is sent at the end",
     )
     score_source: Literal["judge", "reported", "retrieval"] = Field(
         "judge",
-        description="Scores checked against min_grounding_score: the judge's (the caller's if there is no judge), "
-        "those the caller reports, or the documents' relevance scores",
+        description="Scores to check against min_grounding_score: from the judge (from the caller if the reply isn't "
+        "judged), from the caller (reported), or the documents' relevance scores (retrieval)",
     )
     require_valid_citations: bool = Field(
         False,

@@ -121,8 +121,8 @@ def check_sentence_unjudged(rules: GroundingRules, inputs: PolicyInputs) -> Iter
 
 
 def check_unjudged(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Report unjudged text in the whole reply, except text that was left out. Missing documents are no reason for a
-    warning, because the decision mentions them anyway."""
+    """Report unjudged text in the whole reply, except text that was left out. There is no warning if documents are
+    missing, because the decision says so anyway."""
     if rules.unjudged_action == "allow" or rules.leaves_out_unjudged(replaceable=inputs.strippable):
         return
     action = Action.BLOCK if _is_blocked(rules, inputs) else Action.WARN

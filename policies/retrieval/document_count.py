@@ -51,8 +51,8 @@ def check_too_many(rules: RetrievalRules, inputs: PolicyInputs, unfit: Collectio
 def _surplus(rules: RetrievalRules, chunks: Sequence[Chunk], unfit: Collection[int]) -> list[int]:
     """Return the documents beyond ``max_chunks``: the least relevant ones. Among equally relevant documents at the
     limit, the ``unfit`` ones are dropped first. After those, the last ones in the given order are dropped or, with
-    ``require_source_diversity``, the last ones from the source with the most documents. The order of equally relevant
-    documents thus affects neither whether a source dominates nor whether too few documents are left.
+    ``require_source_diversity``, the last ones from the source with the most documents. So the order of equally
+    relevant documents doesn't affect whether a source dominates or too few documents are left.
     """
     ranked = by_relevance(chunks, range(len(chunks)))
     least = irrelevance(chunks[ranked[rules.max_chunks]])

@@ -9,8 +9,8 @@ from policies.types import PolicyInputs, Violation
 
 
 def check_injected_instructions(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
-    """Check that the document contains no instructions, neither in its text nor in its title or source. A document
-    without a title is named by its source in the prompt."""
+    """Check that the document contains no instructions in its text, title or source. (In the prompt, a document without
+    a title is named by its source.)"""
     if rules.on_injected_instructions == "ignore":
         return
     chunk = inputs.chunks[index]

@@ -10,8 +10,7 @@ LARGEST = 2**63 - 1
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
 NameList = Annotated[tuple[Text, ...], Field(strict=False)]
-"""A list of names. The list isn't validated strictly, so that a JSON list is accepted as a tuple, but the names in it
-are."""
+"""A list of names. The names are validated strictly, but the list isn't, so that a JSON list is accepted as a tuple."""
 
 
 class RetrievalRules(Rules):
@@ -50,7 +49,8 @@ class RetrievalRules(Rules):
     )
     action_on_domination: Literal["warn", "block", "drop"] = Field(
         "warn",
-        description="Action if one source dominates; drop removes its least relevant documents until it doesn't",
+        description="Action if one source dominates; drop removes its least relevant documents "
+        "until it no longer dominates",
     )
     on_all_dropped: Literal["refuse", "warn"] = Field(
         "refuse",
@@ -64,7 +64,7 @@ class RetrievalRules(Rules):
         description="Action if a document contains instructions to the model or to the judge; drop removes it",
     )
     require_documents: bool = Field(
-        False, description="A request without documents is a violation; otherwise it is not evaluated"
+        False, description="A request without documents is a violation; if false, such a request is not evaluated"
     )
     check_conflicts: bool = Field(False, description="Compare the documents and warn if they contradict each other")
 

@@ -121,7 +121,7 @@ class TextMatches:
         columns = request_search.c
         newest = self._within(select(columns.ts)).order_by(columns.ts.desc())
         end = (await self._connection.execute(newest.offset(size - 1).limit(1))).scalar()
-        # OFFSET 0 keeps the index of words out of it.
+        # OFFSET 0 keeps PostgreSQL from using the word index.
         rows = self._within(select(columns.ts, columns.request_id, columns.body)).offset(0)
         if end is not None:
             rows = rows.where(columns.ts >= end)
@@ -145,7 +145,8 @@ class TextMatches:
         every = matching.subquery()
         query = self._within(select(every.c.ts, every.c.request_id), every.c.ts)
         query = query.order_by(every.c.ts.desc()).fetch(most, with_ties=True)
-        # The planner takes words that exclude each other for independent, expects many matches, and reads everything.
+        # The planner assumes that words occur independently. If words exclude each other, it expects too many matches,
+        # and reads everything.
         await self._connection.execute(text("SET LOCAL enable_seqscan = off"))
         rows = (await self._connection.execute(query)).all()
         await self._connection.execute(text("SET LOCAL enable_seqscan = on"))

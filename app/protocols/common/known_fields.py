@@ -50,7 +50,7 @@ _DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
 _MOST_TOKENS = 100_000_000
-"""No call of a model takes as many tokens."""
+"""A larger token count is implausible: no model call takes so many tokens."""
 _NOT_TEXT = frozenset({"audio", "call_id", "id", "logprobs", "model", "object", "role", "signature", "status", "type"})
 _MEDIA = ("image", "image_url", "input_audio", "input_image", "video_url")
 """The types of parts that take as many tokens as their content needs, however long their data is."""
@@ -72,7 +72,8 @@ _USUAL = frozenset(
 
 
 def is_beside_answer(kinds: Iterable[str]) -> bool:
-    """Return whether content of these kinds is no part of the answer. Calls and reasoning aren't."""
+    """Return whether none of these kinds of content is part of the answer. Calls, their results and reasoning
+    aren't."""
     return all(kind in _BESIDE_THE_ANSWER or kind.endswith(_CALL_ENDS) for kind in kinds)
 
 
@@ -206,7 +207,7 @@ class KnownFields:
         self._reported: set[str] = set()
 
     def news(self) -> list[str]:
-        """Return the names of fields with possible text that have been left out since the last call and weren't
+        """Return the names of fields that were left out since the last call, may have contained text, and weren't
         reported before."""
         names = sorted(self._worded - self._reported)
         self._reported.update(names)

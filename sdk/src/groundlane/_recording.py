@@ -64,8 +64,8 @@ class Recording:
 
     def _leave(self) -> None:
         self._over = True
-        # A generator that contains the run may be closed in a different context from the one in which it started, and
-        # the variable is set only in the latter.
+        # A generator that contains the run may be closed in a different context from the one in which it started. The
+        # variable is set only in the original context.
         with suppress(ValueError):
             CURRENT.reset(self._outer)
 

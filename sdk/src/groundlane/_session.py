@@ -11,7 +11,8 @@ from groundlane._transport import Call, Endpoint, timeouts
 
 
 class Session:
-    """A synchronous connection to a gateway. ``close`` closes the HTTP client, unless the caller provided it."""
+    """A synchronous connection to a gateway. ``close`` closes the HTTP client, unless the caller provided that
+    client."""
 
     def __init__(self, endpoint: Endpoint, *, timeout: float, http_client: httpx.Client | None = None) -> None:
         self.endpoint = endpoint

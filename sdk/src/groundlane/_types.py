@@ -54,7 +54,7 @@ class Claim:
     verdict, and ``score`` is the probability that the claim is supported. Both are from 0 to 1. ``text`` is None if a
     policy withheld it. ``spans`` contains the parts that no document supports, if the judge reports them. ``reason``
     says why no better verdict was available (``timeout``, ``overloaded``, …). ``corrected`` is the claim with
-    ``correction`` marked in it, as ``[CORRECTED: …]``. Only checks return it.
+    ``correction`` marked in it, as ``[CORRECTED: …]``; it is set only in the result of a check.
     """
 
     text: str | None

@@ -1,4 +1,5 @@
-"""Library-independent code that all integrations share. It gets a verdict on a text and its documents."""
+"""Gets a verdict on a text and its documents. All integrations share this module, which doesn't depend on any of their
+libraries."""
 
 import logging
 from collections.abc import Mapping, Sequence

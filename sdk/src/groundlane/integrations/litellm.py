@@ -212,7 +212,7 @@ class _Stream:
             self._ended.add(choice.index)
             said += await gated.afinish()
         choice.delta.content = said if said or choice.delta.content is not None else None
-        choice.logprobs = None  # They belong to text that may still be held back.
+        choice.logprobs = None  # these belong to text that may still be held back
         if gated.blocked:
             self._raise_if_wanted(gated)
             choice.finish_reason = None if was_blocked else "content_filter"
