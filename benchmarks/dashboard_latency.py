@@ -77,7 +77,7 @@ def _ago(days: float) -> str:
 
 
 def questions(of: Known) -> Mapping[str, str]:
-    """The requests, by their name in the table."""
+    """Return the requests, by their name in the table."""
     return {**_lists(of), **_statistics(of), **_other_lists(of), **_request_pages(of), **_other_pages(of)}
 
 
@@ -285,7 +285,7 @@ def _other_pages(of: Known) -> Mapping[str, str]:
 
 
 def further_pages(client: httpx.Client, of: Known) -> Mapping[str, str]:
-    """The second page of some lists."""
+    """Return the paths of the second pages of some lists, by their name in the table."""
     found = {}
     for name in ("requests", "events", "runs", "audit", "feedback"):
         if cursor := client.get(f"/admin/v1/{name}").json().get("next_cursor"):
@@ -327,7 +327,7 @@ def _own_cpu_s(pid: int) -> float:
 
 
 def _ended_cpu_s(pid: int) -> float:
-    """The CPU time of its children that have ended."""
+    """Return the CPU time of the process's children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[13]) + int(fields[14])) * _TICK_S
 

@@ -196,7 +196,7 @@ class Rows:
 
 
 def _cubed(prime: int) -> str:
-    """Mostly small."""
+    """Return SQL for a number from 0 to 1 that is small in most cases."""
     return f"({draw(prime)} * {draw(prime)} * {draw(prime)})"
 
 

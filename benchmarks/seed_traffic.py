@@ -260,7 +260,7 @@ class Traffic:
         }
 
 
-@cache  # Few requests differ in these, and to write one takes as long as the rest of its rows.
+@cache  # few distinct values, and building one takes as long as building the other rows of a request
 def _replayable(trust: float, sentences: int, *, delivered: bool) -> dict[str, Any]:
     """Return the data that a simulation needs to evaluate the request again."""
     inputs = PolicyInputs(trust_score=round(trust, 4), coverage=1.0)

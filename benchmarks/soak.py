@@ -44,7 +44,7 @@ def frame(delta: dict[str, str], finish: str | None = None) -> bytes:
 
 
 async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Responds randomly with streams, completions, errors, resets, or incomplete replies."""
+    """Respond randomly with streams, completions, errors, resets, or incomplete replies."""
     chance = random.Random()
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
@@ -89,7 +89,7 @@ async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def client(port: int, deadline: float, outcomes: Counter[str], ids: set[str]) -> None:
-    """Sends one request after another, each with random client behavior."""
+    """Send one request after another, each with random client behavior."""
     chance = random.Random()
     while time.monotonic() < deadline:
         stream, temper = chance.random() < 0.8, chance.random()
@@ -120,7 +120,7 @@ async def client(port: int, deadline: float, outcomes: Counter[str], ids: set[st
 
 
 def resident(pid: int) -> int:
-    """Memory in KiB."""
+    """Return the memory of a process in KiB."""
     return int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0])
 
 

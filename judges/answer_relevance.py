@@ -76,7 +76,8 @@ def _keys_of(claim: ClaimVerdict) -> Iterator[frozenset[str]]:
     yield stated.keys
     source = claim.deciding_source
     if source is not None:
-        # A passage has several sentences. The one with most of the claim's words and quantities says what it is about.
+        # A passage has several sentences. The one with most of the claim's words and quantities shows what the claim is
+        # about.
         weights = {key: sentence.weights.get(key, 1.0) for sentence in stated.sentences for key in sentence.keys}
         near = max(prepare(source.content).sentences, key=lambda each: held(weights, each.keys), default=None)
         if near is not None and held(weights, near.keys) > 0:

@@ -63,7 +63,7 @@ class Turns:
 
 _FREED_AT_ONCE: Final = 200
 _FREED_AFTER_S: Final = 0.5
-"""Until then, other owners of the items have let go of them. The last owner to do so frees them."""
+"""The delay before the items are freed. By then, all other owners of the items have released them."""
 
 
 class FreedInSteps(list[T]):

@@ -11,12 +11,12 @@ Answers = Callable[[str, str], Probabilities]
 
 
 def entails(probability: float = 0.95) -> Probabilities:
-    """probabilities of a pair whose claim is entailed with ``probability`` and otherwise neutral."""
+    """Return the probabilities of a pair whose claim is entailed with ``probability`` and otherwise neutral."""
     return Probabilities(probability, 1.0 - probability, 0.0)
 
 
 def contradicts(probability: float = 0.95) -> Probabilities:
-    """probabilities of a pair whose claim is contradicted with ``probability`` and otherwise neutral."""
+    """Return the probabilities of a pair whose claim is contradicted with ``probability`` and otherwise neutral."""
     return Probabilities(0.0, 1.0 - probability, probability)
 
 

@@ -90,7 +90,8 @@ class Seen:
     stale: Counter[str] = field(default_factory=Counter)
 
     def note(self, kind: str, outcome: str, began: float, *, own: bool = False) -> None:
-        """With ``own``, the failure is attributed to the gateway, unless it happened during the upstream's outage."""
+        """Count an outcome. With ``own``, a failure is attributed to the gateway, unless it happened during the
+        upstream's outage."""
         in_outage = began <= self.outage[1] and time.monotonic() >= self.outage[0]
         self.outcomes[f"{kind}: {outcome}{' in the outage' if own and in_outage else ''}"] += 1
         if own and not in_outage:

@@ -57,7 +57,7 @@ async def _dispute(
 
 
 async def _mark(connection: AsyncConnection, dice: random.Random, row: Any, *, correct: bool) -> None:
-    """Somebody marks a reply as correct or incorrect."""
+    """Mark a reply as correct or incorrect, as a person would."""
     mark = {
         "id": f"fb_{UUID(int=dice.getrandbits(128)).hex}",
         "request_id": row.request_id,

@@ -51,7 +51,7 @@ async def _insert(database: Database, rows: Mapping[Table, Iterator[Row]]) -> No
 def _runs(
     dice: random.Random, count: int, first: datetime, last: datetime, agents: Sequence[str], models: Sequence[str]
 ) -> Iterator[tuple[Row, Row]]:
-    """Runs with a step each."""
+    """Yield runs with one step each."""
     for at in range(count):
         ts, run_id = first + (last - first) * (at / count), f"run_{at:032x}"
         action = dice.choices(("allow", "warn", "block"), (90, 8, 2))[0]

@@ -163,8 +163,8 @@ class ContextFinder:
     def asked_before(
         self, previous: Sequence[Sentence], message: str | None, is_courtesy: Callable[[str], bool]
     ) -> tuple[str | None, bool]:
-        """Return the text that a "yes" after ``previous`` may answer, and whether a claim was made since: the nearest
-        question; a label or refusal, if only courtesies follow it; or the user's ``message``."""
+        """Return the text that a "yes" after ``previous`` may answer, and whether a claim was made since that text. The
+        text is the nearest question, a label or refusal that only courtesies follow, or the user's ``message``."""
         stated = False
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
             if sentence.index < 0:

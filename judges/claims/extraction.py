@@ -217,9 +217,9 @@ class HeuristicClaimExtractor:
         )
 
     def _answered(self, text: str, clauses: Sequence[_Clause], previous: Sequence[Sentence]) -> str | None:
-        """Return ``text`` after the question if it answers that with "yes", "no" or a courtesy that may mean either,
-        otherwise None. If ``text`` begins with such a courtesy and also makes claims (``clauses``), return it without
-        the question."""
+        """If ``text`` answers the preceding question with "yes", "no" or a courtesy that may mean either, return the
+        question followed by ``text``; otherwise, return None. If ``text`` begins with such a courtesy and also makes
+        claims (``clauses``), leave out the question."""
         harmless = self._harmless
         if not harmless.is_answer(text):
             return None

@@ -1,4 +1,5 @@
-"""Decides whether a courtesy after a text can be a "yes" to it. It can, unless the text is known to ask for more."""
+"""Decides whether a courtesy can be a "yes" to the text before it. It can, unless that text is known to ask for more
+than yes or no, or to ask nothing."""
 
 import re
 from collections.abc import Callable

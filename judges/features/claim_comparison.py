@@ -35,8 +35,8 @@ _WITHHELD: Final = 0.5
 """The value of ``quantity_differs`` at which a claim is neither supported nor contradicted. It is used if a sentence on
 a subject other than that of the question contains all quantities in the claim."""
 _MAY_WELL: Final = 0.35
-"""How much less of the claim a sentence may cover than the sentence that covers most of it, and still count as the
-claim's source."""
+"""A sentence may still count as the claim's source if the share of the claim that it covers is lower than the largest
+share by at most this much."""
 _OF_SUBJECT: Final = 3
 """A claim's subject is identified by this many content words at the beginning of the text before the claim."""
 

@@ -42,7 +42,7 @@ _OF_SUBJECT: Final = 2
 """The position up to which a word belongs to the sentence's subject."""
 _MOSTLY: Final = 0.74
 _LONG_ENOUGH: Final = 1.3
-"""The weight from which a claim says enough to tell what it denies. That of "No doctor" is less."""
+"""The minimum weight of a claim that says enough to show what it denies. "No doctor" weighs less."""
 _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
 """Words between a negation and the negated word: "non-toxic", "no longer sold"."""
@@ -121,7 +121,7 @@ def _said_otherwise(pair: SentencePair) -> bool:
     mine, theirs = len(claim.negations), len(evidence.negations)
     if mine == theirs:
         return mine > 0 or _over_a_border(pair)
-    twice = has_word(evidence, ("without",)) and len(set(evidence.negations)) == 1  # Neither is without one.
+    twice = has_word(evidence, ("without",)) and len(set(evidence.negations)) == 1  # neither group is without one
     if (max(mine, theirs) > 1 and not twice) or any(has_word(one, SHIFTING) for one in (claim, evidence)):
         return True
     if _signs_differ(pair) < 1 or (theirs and has_word(claim, ("only",))) or words_of(evidence)[-2] in STANDING_FOR:

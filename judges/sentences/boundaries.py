@@ -98,7 +98,7 @@ def _is_no_name(rules: SplitRules, before: str) -> bool:
 
 
 _PAIRS = dict(zip("([{（【「『《〈〔［｛", ")]}）】」』》〉〕］｝", strict=True))
-# Quotation marks by family: one closes an open one of its family, unless it is where a quotation opens.
+# Quotation marks by family. A mark closes an open mark of its family, unless it is in a place where a quotation opens.
 _FAMILY = {'"': '"', "“": '"', "”": '"', "„": '"', "‘": "’", "’": "’", "‚": "’", "«": "»", "»": "»"}
 _OPENING_MARKS = frozenset("“„‘‚«")
 _BEFORE_OPENING = frozenset("([{-–—*_:：")
@@ -146,7 +146,7 @@ class Enclosures:
         closer = _FAMILY[ch]
         is_open = any(closer == other for other, _ in self._open)
         may_open = (before.isspace() or before in _BEFORE_OPENING) and bool(after) and not after.isspace() and ch != "’"
-        if is_open and may_open and ch not in _OPENING_MARKS:  # the one before was no quotation
+        if is_open and may_open and ch not in _OPENING_MARKS:  # the mark before didn't open a quotation
             self._toggle(closer, position, opens=False)
         self._toggle(closer, position, opens=may_open or (ch in _OPENING_MARKS and not is_open))
 
@@ -180,8 +180,8 @@ _LINE = 48
 
 
 class BoundaryDetector:
-    """Decides for each character at which the sentence in ``ahead`` may end whether it ends there, and at which
-    position.
+    """For each character at which the sentence in ``ahead`` may end, decides whether the sentence ends there, and at
+    which position.
 
     Every method takes a position and returns the end of the sentence, including the white space after it, or None. If
     that is not certain yet, it raises MoreTextNeeded and leaves the state unchanged.

@@ -110,7 +110,7 @@ class Surroundings:
         return BoundKind.EXACT, False
 
     def _bound_behind(self, last: int) -> BoundKind:
-        """ "5 or more", "18 or under", "5+"."""
+        """Return the bound that follows an amount, as in "5 or more", "18 or under" and "5+"."""
         word, follows = self.lower(last), self.lower(last + 1)
         if word == "or" and follows in vocabulary.OR_MORE:
             return BoundKind.AT_LEAST

@@ -82,7 +82,7 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
 
 
 def agree(claim: Quantity, text: Quantity) -> bool:
-    """Whether two quantities ``AGREE``. Cheaper than telling how unequal ones relate."""
+    """Return whether two quantities agree. This is cheaper than ``relate``, which also compares unequal quantities."""
     return _relation(claim, text) is _AGREE
 
 
@@ -168,7 +168,7 @@ def _agreeing(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
 
 
 def _comparable(quantity: Quantity, text: Sequence[Quantity]) -> Iterator[Quantity]:
-    """The quantities in the text that may be stated of the same thing as ``quantity``."""
+    """Yield the quantities in the text that may be about the same thing as ``quantity``."""
     kind, unit = quantity.kind, quantity.unit
     for other in text:
         if other.kind is not kind:
@@ -176,7 +176,7 @@ def _comparable(quantity: Quantity, text: Sequence[Quantity]) -> Iterator[Quanti
                 continue
             if kind is _NUMBER and quantity.noun and other.kind is _TIME:  # "10 seats" doesn't mean ten o'clock.
                 continue
-        elif kind is _MEASURE and other.unit != unit and unit not in _LASTING:  # Most differ in unit.
+        elif kind is _MEASURE and other.unit != unit and unit not in _LASTING:  # most units differ
             continue
         yield other
 

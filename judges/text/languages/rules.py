@@ -33,7 +33,7 @@ class SplitRules:
     lead_ins: tuple[str, ...]
 
 
-# What the refusals of claim rules end with, and how they go on.
+# How the refusals in the claim rules end, and how they may continue.
 APOLOGY: Final = re.compile(
     r"(?:sorry|apologi[sz]e|apologies|leid|entschuldigung|désolée?|m'excuse|siento|lamento|disculpe|perdón)\Z"
 )
@@ -46,7 +46,7 @@ REFUSED: Final = re.compile(
     r"|tell|confirm|determine|verify|share|offer|advise|recommend|comment|discuss|be (?:sure|certain)|see|sagen"
     r"|finden|helfen|beantworten|weiterhelfen|répondre|dire|trouver|aider|confirmer|responder|ayudar\w*|decir|encontrar|confirmar)\b"
 )
-"""What a refusal can say that it can't do."""
+"""What a refusal may say that the reply can't do."""
 PASSIVE: Final = re.compile(r"\A\s*(?:wird|werden|ist|sind)\b|\b(?:is|are|was|were)\s*\Z")
 """Verbs at the edge of the text that varies in a refusal."""
 KNOWING: Final = re.compile(r"(?:know|idk|weiß(?: \w+)* nicht|ne sais|no (?:lo )?sé)\Z")
@@ -55,7 +55,7 @@ KNOWN_BY: Final = re.compile(
     r"|how|why|what|when|where|which|who|whose|über|ob|wie|was|wann|warum|welche\w*|wer|wo|sur|si|comment|pourquoi|quand|quel\w*"
     r"|qui|où|sobre|cómo|cuándo|cuál\w*|quién|dónde|qué)\b|\W*\Z)"
 )
-"""What a refusal can say that it doesn't know."""
+"""What a refusal may say that the reply doesn't know."""
 THAT_CLAUSE: Final = re.compile(
     r" (?:(?:that|dass|que) (?!(?:in|from|about|for|of|question|information|answer|data)\b)"
     r"|(?:and|or|und|oder|et|ou|y|o) )\w"

@@ -162,7 +162,8 @@ def part(sentence: str, rng: random.Random) -> str | None:
 
 
 def apposition(sentence: str, rng: random.Random) -> str | None:
-    """ "Ada Lovelace, a mathematician, wrote …" says that Ada Lovelace is a mathematician."""
+    """Turn an apposition into a claim: "Ada Lovelace, a mathematician, wrote …" says that Ada Lovelace is a
+    mathematician."""
     found = _APPOSITION.search(sentence)
     return f"{found[1]} is {found[2]}." if found else None
 
@@ -281,7 +282,7 @@ def swap_name(sentence: str, names: Sequence[str], rng: random.Random) -> str | 
 
 
 def overstate(sentence: str, rng: random.Random) -> str | None:
-    """ "May" replaced by "will", "some" by "all"."""
+    """Replace "may" with "will", or "some" with "all"."""
     if match := _HEDGE.search(sentence):
         return sentence[: match.start()] + "will " + sentence[match.end() :]
     if match := _SOME.search(sentence):

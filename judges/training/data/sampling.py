@@ -60,7 +60,7 @@ class Sampler:
         self._by_term = {term: places for term, places in by_term.items() if 2 <= len(places) <= _RARE}
 
     def epoch(self, number: int) -> Iterator[Item]:
-        """Yields each group once, or as often as the share of its source determines."""
+        """Yield each group once, or as often as its source's share determines."""
         rng = random.Random(f"{self._seed}/{number}")
         order: list[int] = []
         for place, group in enumerate(self._groups):
@@ -71,7 +71,7 @@ class Sampler:
             yield from self._items(self._groups[place], rng)
 
     def _neighbour(self, group: Group, rng: random.Random) -> Group:
-        """Another group of the same source: of a few candidates, the one with the most words in common."""
+        """Return another group of the same source: of a few candidates, the one with the most words in common."""
         places = self._by_source[group.source]
         tried = [self._groups[rng.choice(places)] for _ in range(4)]
         words = set(terms(group.premise[:600]))
@@ -79,8 +79,8 @@ class Sampler:
         return max(others, key=lambda one: len(words & set(terms(one.premise[:600]))))
 
     def _near(self, group: Group, usable: Sequence[str], rng: random.Random) -> Row | None:
-        """A claim about another premise on the same subject, which shares some words with this premise but isn't
-        supported by it.
+        """Return a claim about another premise on the same subject. It shares some words with this premise, but this
+        premise doesn't support it.
         """
         here = _substance(group.premise)
         about = sorted(_substance(rng.choice(usable)))
@@ -134,8 +134,8 @@ class Sampler:
         yield self._item(blocks, rows[:_MOST_CLAIMS], rng)
 
     def _written(self, group: Group, rng: random.Random) -> Item:
-        """Handwritten claims, half of the time together with rule-generated ones, which share the passage's words if
-        they are true.
+        """Return handwritten claims, half of the time together with rule-generated ones, whose true claims share the
+        passage's words.
         """
         made = 3 if rng.random() < _WITH_MADE else 0
         rows = rng.sample(group.rows, min(_MOST_CLAIMS - made, len(group.rows)))
@@ -152,7 +152,7 @@ class Sampler:
     def _assembled(
         self, passage: list[str], usable: list[str], others: list[str], rng: random.Random
     ) -> Iterator[Item]:
-        """At most one item constructed from the passage itself."""
+        """Yield at most one item that is constructed from the passage itself."""
         kind = rng.random()
         if kind < 0.4:
             yield self._made(passage, usable, others, rng)
@@ -160,7 +160,7 @@ class Sampler:
             yield self._cited(usable, others, rng)
 
     def _made(self, passage: list[str], usable: list[str], others: list[str], rng: random.Random) -> Item:
-        """A passage with one sentence removed, which makes that sentence an unsupported claim."""
+        """Remove one sentence from a passage, so that this sentence becomes an unsupported claim."""
         gone = rng.choice(usable)
         kept = [sentence for sentence in passage if gone not in sentence and sentence not in gone]
         remaining = [sentence for sentence in usable if sentence != gone]
@@ -172,7 +172,7 @@ class Sampler:
         return self._item([kept], rows, rng)
 
     def _cited(self, usable: list[str], others: list[str], rng: random.Random) -> Item:
-        """One to three sentences of a passage, as answers cite them. Claims about the rest of the passage become
+        """Reduce a passage to one to three sentences, as answers cite them. Claims about the rest of the passage become
         unsupported.
         """
         first, length = rng.randrange(len(usable) - 1), rng.choice((1, 1, 2, 3))
@@ -199,5 +199,5 @@ class Sampler:
 
 
 def _substance(text: str) -> set[str]:
-    """The terms that identify the subject of the text."""
+    """Return the terms that identify the subject of the text."""
     return {term for term in terms(text) if substance(term) == 1.0}

@@ -289,11 +289,11 @@ def bucket(apart: Tensor) -> Tensor:
 
 
 def loss(logits: Tensor, targets: Tensor, priors: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy. With two-class labels, "entailed" is compared with the sum of the other two classes.
-    ``priors`` are the log-odds of "entailed" predicted from each claim's word overlap alone. They are added to the
-    model's own logits, so that the model learns only the part that overlap doesn't predict (product of experts, Clark
-    et al. 2019, "Don't take the easy way out"). At run time, the combiner's wording measures take the place of the
-    priors.
+    """Return the mean cross-entropy. With two-class labels, "entailed" is compared with the sum of the other two
+    classes. ``priors`` are the log-odds of "entailed" predicted from each claim's word overlap alone. They are added to
+    the model's own logits, so that the model learns only the part that overlap doesn't predict (product of experts,
+    Clark et al. 2019, "Don't take the easy way out"). At run time, the combiner's wording measures take the place of
+    the priors.
     """
     logits = logits.float()
     if priors is not None:

@@ -84,7 +84,7 @@ class Curve:
 
 
 def _against(entailed: Any, labels: Any) -> list[float]:
-    """the ROC-AUC of entailed claims against all others, and against contradicted claims only."""
+    """Return the ROC-AUC of entailed claims against all others, and against contradicted claims only."""
     true, false = labels == "entailed", labels == "contradicted"
     return [roc_auc(entailed, true), roc_auc(entailed[true | false], true[true | false])]
 
