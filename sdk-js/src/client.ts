@@ -4,13 +4,13 @@ import { Transport, type ClientOptions } from "./transport.js";
 import type { CheckReport, SourceDocument } from "./types.js";
 
 export interface CheckOptions {
-  /** A policy of the gateway, by name or id, whose rules apply to the text. */
+  /** The name or id of a policy on the gateway. Its rules apply to the text. */
   policy?: string;
-  /** Rules for this check alone, as in a grounding policy. */
+  /** Grounding rules for this check only. */
   rules?: Record<string, unknown>;
 }
 
-/** A client of the gateway's own endpoints. For model calls, use the `openai` package with the gateway's URL. */
+/** A client for the gateway's own endpoints. For model calls, use the `openai` package with the gateway's URL. */
 export class Groundlane {
   readonly #transport: Transport;
 
@@ -34,7 +34,7 @@ export class Groundlane {
   }
 
   /**
-   * Do `work` in a run for `agent`, and return what it returns, which is recorded as the run's result. If `work` throws,
+   * Call `work` in a run for `agent`. Its return value is returned, and recorded as the run's result. If `work` throws,
    * the run is completed without a result.
    */
   async run<T>(agent: string, work: (run: Run) => Promise<T>, options: RunOptions = {}): Promise<T> {

@@ -10,7 +10,7 @@ export class GatewayUnreachableError extends GroundlaneError {
   override name = "GatewayUnreachableError";
 }
 
-/** The gateway returned an error. `code` and `param` (the invalid field) are those in the response, if any. */
+/** The gateway returned an error. `code` and `param` (the invalid field) come from the response, if it has them. */
 export class GatewayStatusError extends GroundlaneError {
   override name = "GatewayStatusError";
 
@@ -26,9 +26,9 @@ export class GatewayStatusError extends GroundlaneError {
 }
 
 /**
- * A policy blocked the request or the run. The message is the reason. `decisions` are all decisions, not only the
- * blocking ones; `code` is the reason code of the first blocking one, and `param` the item that it is about.
- * `abstentionResponse` is the text that the policy provides to show the user instead, if any.
+ * A policy blocked the request or the run. The message is the reason. `decisions` contains all decisions, not only the
+ * blocking ones. `code` is the reason code of the first blocking decision, and `param` is the item that this decision
+ * is about. `abstentionResponse` is the policy's text to show the user instead, if any.
  */
 export class PolicyViolationError extends GroundlaneError {
   override name = "PolicyViolationError";
@@ -55,7 +55,7 @@ interface ErrorBody {
   violations?: Decision[];
 }
 
-/** The violation that the `error` object in a response describes, or undefined if it isn't one. */
+/** The violation that the `error` object in a response describes; undefined if the error isn't a policy violation. */
 export function violationIn(error: unknown, requestId: string | null = null): PolicyViolationError | undefined {
   const body = (error ?? {}) as ErrorBody;
   // An `error` event of a response has only the code.

@@ -1,6 +1,6 @@
 /**
- * Types for the gateway's fields on the objects of the `openai` package: import this module once, and `documents` and
- * `grounding` are known on requests, and `grounding` on replies, chunks and responses. Nothing is changed at run time.
+ * Types for the gateway's fields on the objects of the `openai` package. If you import this module once, requests may
+ * have `documents` and `grounding`, and replies, chunks and responses have `grounding`. Nothing changes at run time.
  */
 import type {} from "openai/resources/chat/completions/completions";
 import type {} from "openai/resources/responses/responses";
@@ -20,7 +20,7 @@ declare module "openai/resources/chat/completions/completions" {
     grounding?: Grounding;
   }
   interface ChatCompletionChunk {
-    /** The findings on the sentences in this chunk; on the last chunk, those on the whole reply. */
+    /** The findings on the sentences in this chunk or, in the last chunk, on the whole reply. */
     grounding?: Grounding | PieceGrounding;
   }
 }
@@ -37,18 +37,18 @@ declare module "openai/resources/responses/responses" {
   }
 }
 
-/** The findings on a whole reply in an `openai` object (a reply, the last chunk, the last event), or undefined. */
+/** The findings on the whole reply in a reply, its last chunk or its last event; undefined for any other object. */
 export function groundingOf(item: unknown): Grounding | undefined {
   const found = findings(item);
   return found && "verdict" in found ? (found as Grounding) : undefined;
 }
 
-/** The claims in an `openai` object: those of a chunk or event, or those of the whole reply. */
+/** The claims in an `openai` object: in a chunk or event, or in the whole reply. */
 export function claimsOf(item: unknown): Claim[] {
   return findings(item)?.claims ?? [];
 }
 
-/** The policy violation that an error of the `openai` package, or an `error` event of a response, reports, if any. */
+/** The policy violation in an error of the `openai` package or in a response's `error` event; undefined if none. */
 export function violationOf(error: unknown): PolicyViolationError | undefined {
   const { error: body, requestID } = (error ?? {}) as { error?: unknown; requestID?: string | null };
   return violationIn(body ?? error, requestID ?? null);

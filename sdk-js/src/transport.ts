@@ -2,19 +2,19 @@ import { GatewayUnreachableError, GroundlaneError, errorFrom } from "./errors.js
 import { VERSION } from "./version.js";
 
 export interface ClientOptions {
-  /** The gateway's URL; `/v1` at its end is ignored. Default: `GROUNDLANE_BASE_URL`, or http://localhost:8080. */
+  /** The gateway's URL, with or without `/v1`. Default: `GROUNDLANE_BASE_URL`, or http://localhost:8080. */
   baseURL?: string;
-  /** A key of the gateway. Default: `GROUNDLANE_API_KEY`, if set. */
+  /** A gateway key. Default: `GROUNDLANE_API_KEY`, if set. */
   apiKey?: string;
-  /** Milliseconds for each attempt. Default: 60,000. */
+  /** The time limit for each attempt, in milliseconds. Default: 60,000. */
   timeoutMs?: number;
-  /** How often a request that can be repeated safely is tried again. Default: 2. */
+  /** The maximum number of retries of a request that can be repeated safely. Default: 2. */
   maxRetries?: number;
   /** Replaces the global `fetch`. */
   fetch?: typeof globalThis.fetch;
 }
 
-/** A POST request. With an idempotency `key`, or if it is `repeatable`, it may be sent again. */
+/** A POST request. It may be sent again if it has an idempotency `key` or is `repeatable`. */
 export interface Call {
   path: string;
   body: object;
@@ -93,7 +93,7 @@ export class Transport {
 function delayAfter(call: Call, outcome: Response | GatewayUnreachableError, attempt: number): number | undefined {
   const repeatable = call.repeatable === true || call.key !== undefined;
   const status = outcome instanceof Response ? outcome.status : undefined;
-  // After a 429, the request was not handled.
+  // A request that got a 429 was not handled.
   const again = status === undefined ? repeatable : status === 429 || (repeatable && TRANSIENT.has(status));
   if (!again) return undefined;
   const wanted = outcome instanceof Response ? Number(outcome.headers.get("retry-after") ?? Number.NaN) * 1000 : Number.NaN;

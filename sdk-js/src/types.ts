@@ -1,4 +1,4 @@
-/** The gateway's requests and responses, as they are on the wire. A gateway may return further fields. */
+/** The gateway's requests and responses, as sent over HTTP. Newer gateways may return additional fields. */
 
 export type ClaimVerdict = "supported" | "contradicted" | "unverifiable";
 export type ReplyVerdict =
@@ -11,7 +11,7 @@ export type ReplyVerdict =
 export type Action = "allow" | "warn" | "drop" | "block";
 export type Phase = "before_workflow" | "mid_execution" | "after_workflow";
 
-/** A half-open range `[start, end)` in Unicode code points; JavaScript's string indices are UTF-16 code units. */
+/** A half-open range `[start, end)` in Unicode code points, not in UTF-16 code units like JavaScript's indices. */
 export interface Span {
   start: number;
   end: number;
@@ -27,9 +27,10 @@ export interface EvidencePassage {
 }
 
 /**
- * A claim in a reply, with its verdict. `confidence` is the probability of that verdict and `score` the probability
- * that the claim is supported, both 0 to 1. `claim` is null, and `delivered` false, if a policy withheld it. `spans` are
- * the parts that no document supports, if the judge reports them. `reason` says why there is no better verdict.
+ * A claim in a reply, with its verdict. `confidence` is the probability of the verdict, and `score` is the probability
+ * that the claim is supported; both are 0 to 1. If a policy withheld the claim, `claim` is null and `delivered` is
+ * false. `spans` are the parts that no document supports, if the judge reports them. `reason` says why there is no
+ * better verdict.
  */
 export interface Claim {
   claim: string | null;
@@ -80,7 +81,7 @@ export interface Retrieval {
   warnings: string[];
 }
 
-/** Requests to an LLM judge, or to a judge that is a service. `cost_usd` is null if a price is unknown. */
+/** The calls to an LLM judge, or to a judge that is a service. `cost_usd` is null if a price is unknown. */
 export interface LlmUsage {
   models: string[];
   calls: number;
@@ -97,7 +98,7 @@ export interface Judge {
   llm?: LlmUsage | null;
 }
 
-/** Text that nobody judged, and why. */
+/** Text that was not judged. `kind` says why. */
 export interface UnjudgedPart extends Span {
   kind: string;
 }
@@ -136,7 +137,7 @@ export interface PieceGrounding {
   verdict?: never;
 }
 
-/** A document for a request or a run. `relevance_score` is 0 to 1; give its age as `age_days` or `updated_at`. */
+/** A document for a request or a run. `relevance_score` is 0 to 1. Give the age as `age_days` or `updated_at`. */
 export interface SourceDocument {
   id?: string | number;
   text?: string;
@@ -150,7 +151,7 @@ export interface SourceDocument {
   metadata?: Record<string, unknown>;
 }
 
-/** What the caller's own checks found. Scores are 0 to 1. */
+/** The results of the caller's own checks. Scores are 0 to 1. */
 export interface Reported {
   grounding_scores?: number[];
   citations?: string[];

@@ -1,5 +1,5 @@
-// Enhances every page: keyboard search, swapping parts of a page, local times and chart tooltips. Pages work without it,
-// through plain links and forms.
+// Enhances every page: keyboard search, swapping parts of a page, local times and chart tooltips. Without this script,
+// pages work through plain links and forms.
 
 export const say = (text) => { document.getElementById("say").textContent = text; };
 export const csrf = () => document.querySelector('meta[name="csrf"]').content;
@@ -94,7 +94,7 @@ function keepFresh(element) {
 
 // <a data-swap="id other-id"> and <form data-swap="…">; with data-auto, the form is also sent on each change.
 
-// A field named "action" shadows form.action, hence getAttribute.
+// A field named "action" would shadow form.action, so this uses getAttribute.
 const target = (form) => new URL(form.getAttribute("action") ?? location.href, location.href);
 const query = (form) => {
   const url = target(form);

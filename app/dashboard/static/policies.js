@@ -1,5 +1,5 @@
 // Enhances the policy form: sliders for fractions, marks on changed rules, growing lists and a search over the rules.
-// Without it the form works the same, and the server marks changed rules.
+// Without this script, the form works in the same way, and the server marks changed rules.
 
 import { swap } from "./app.js";
 
@@ -61,7 +61,7 @@ document.addEventListener("input", (event) => {
   mark(rule);
 });
 
-// Rules that can't work together are named while the form is filled in.
+// Shows warnings about rules that can't work together while the form is filled in.
 let checking;
 function checkLater(form) {
   clearTimeout(checking);
