@@ -70,8 +70,8 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
 class GoverningPolicies(Struct, frozen=True, kw_only=True):
     """The policies that applied when the request arrived.
 
-    ``tools`` says whether the policies count tool messages among the documents. None means that this doesn't depend on
-    the policies.
+    ``tools`` says whether the policies count tool messages among the documents. It is None if the policies don't
+    determine this.
     """
 
     policies: PolicySet

@@ -47,7 +47,8 @@ def main() -> None:
 
 
 async def serve(lines: BinaryIO, answers: BinaryIO, *, on_end: Callable[[], None] = lambda: None) -> None:
-    """Run the protocol over ``lines`` and ``answers``. ``on_end`` is called when ``lines`` end."""
+    """Run the protocol: read requests from ``lines`` and write the answers to ``answers``. ``on_end`` is called at the
+    end of ``lines``."""
     messages = _messages(lines, on_end)
     first = await anext(messages, None)
     if first is None:

@@ -36,7 +36,7 @@ def cite_reply(sentences: Sequence[JudgedSentence], text: str, names: DocumentNa
     cited: dict[int, list[Citation]] = {}
     for citation in find_citations(text, names, spans):
         index = citation.sentence_index
-        if index is None and citation.span is not None:  # listed, not cited: its place decides
+        if index is None and citation.span is not None:  # in a list: assigned by its position
             place = bisect_right(starts, citation.span.start) - 1
             index = spans[place].index if place >= 0 else None
         if index is not None:

@@ -136,7 +136,7 @@ class StreamGuard:
         try:
             while (item := await self._reader.next()) is not None:
                 for place, output in enumerate(self._in_order(item, await self._decide(item))):
-                    if place:  # At the end, there may be thousands.
+                    if place:  # The last item may have thousands.
                         await self._turns.take()
                     if isinstance(output, ReleasedText | ReplacementText):
                         self._recorder.timings.mark("first_out")

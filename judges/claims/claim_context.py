@@ -61,7 +61,7 @@ class OuterLines(Struct, frozen=True):
     lines: tuple[str, ...] = ()
     nearest: str = ""
     """The line closest to the item, even if it makes no claim of its own ("Here are the steps:") and is therefore not
-    in ``lines``. The heading if there is no such line."""
+    in ``lines``. If there is no such line, this is the heading."""
 
 
 class ContextFinder:

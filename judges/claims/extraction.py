@@ -218,8 +218,8 @@ class HeuristicClaimExtractor:
 
     def _answered(self, text: str, clauses: Sequence[_Clause], previous: Sequence[Sentence]) -> str | None:
         """If ``text`` answers the preceding question with "yes", "no" or a courtesy that may mean either, return the
-        question followed by ``text``; otherwise, return None. If ``text`` begins with such a courtesy and also makes
-        claims (``clauses``), leave out the question."""
+        question followed by ``text``; otherwise, return None. If a courtesy is only the beginning of ``text`` and the
+        rest makes claims (``clauses``), return ``text`` without the question."""
         harmless = self._harmless
         if not harmless.is_answer(text):
             return None

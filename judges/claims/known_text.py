@@ -104,7 +104,7 @@ class KnownText:
 
 
 class AnyText(KnownText):
-    """Finds every word, for callers that have no question and no documents."""
+    """Treats every word as known, for callers that have no question and no documents."""
 
     def has(self, word: str) -> bool:
         return True

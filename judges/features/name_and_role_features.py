@@ -62,8 +62,8 @@ def name_differs(pair: SentencePair) -> tuple[float, str | None]:
 
 
 def replaced(pair: SentencePair) -> tuple[str, str] | None:
-    """Return the only content word in the claim that differs from the evidence between the same neighbours, with the
-    word in the evidence, or None if there is no such word."""
+    """If exactly one content word of the claim differs from the evidence, between the same neighbours, return this word
+    and the evidence's word; otherwise, return None."""
     if pair.lacking != 1 or pair.coverage < _REPLACED_IN:
         return None
     mine, theirs = words_of(pair.claim), words_of(pair.evidence)
@@ -150,7 +150,7 @@ def _goes_on(sentence: ParsedSentence) -> bool:
 
 
 def _odd_word(pair: SentencePair) -> str | None:
-    """Return the only word in the claim that this sentence replaces by a different one."""
+    """If this sentence replaces exactly one word of the claim with a different one, return the claim's word."""
     if (
         len(pair.claim.keys) < _FEWEST
         or len(pair.anchors) != len(pair.claim.keys) - 1
@@ -180,9 +180,9 @@ def _excludes(claim: ParsedSentence, stronger: Sequence[str]) -> bool:
 
 
 def overclaims(pair: SentencePair) -> float:
-    """Return 1 if the claim definitely says more: "all" for "some", the whole for a part, "done" for "planned".
-    Return a lower value for an exclusive word or a dropped hedge, and a very low one for hedges and conditions that may
-    belong to something else."""
+    """Return 1 if the claim definitely says more than the evidence: "all" for "some", the whole for a part, "done" for
+    "planned". Return a lower value if the claim adds an exclusive word or drops a hedge, and a very low value if the
+    hedge or condition may belong to something else."""
     claim, evidence = pair.claim, pair.evidence
     for_some = claim.quantifier > evidence.quantifier > 0 and not has_word(claim, AT_ALL)
     if for_some or _widened(claim, evidence) or _told_as_done(claim, evidence):

@@ -312,7 +312,8 @@ def _belonging(sentence: ParsedSentence, key: str) -> dict[int, dict[str, float]
 
 
 def _bare(sentence: ParsedSentence, key: str) -> set[int]:
-    """Return the positions of a concept without a separate subject: "rose in Europe and fell in Asia"."""
+    """Return the positions at which a concept shares the subject of a preceding verb, like "fell" in "rose in Europe
+    and fell in Asia"."""
     words = words_of(sentence)
     led = [words[place - 1] in JOINING for place, word in enumerate(words) if lexeme(word).key == key]
     return {at for (at, _), alone in zip(sentence.signs[key], led, strict=False) if alone}

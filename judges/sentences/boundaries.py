@@ -18,19 +18,20 @@ class FullStopKind(Enum):
     """The kind of text before a full stop. It determines which text must follow for the sentence to end."""
 
     PLAIN = auto()
-    """An ordinary word; no lower-case letter may follow."""
+    """An ordinary word. The sentence ends unless a lower-case letter follows."""
     NEVER = auto()
-    """A title or a list label; the sentence never ends here."""
+    """A title or a list label. The sentence never ends here."""
     NUMBERED = auto()
-    """"No.", "Art.", "Jan."; no number or numeral may follow."""
+    """For example, "No.", "Art." or "Jan." The sentence ends unless a number or numeral follows."""
     LOOSE = auto()
-    """"etc.", "p.m."; a capital letter that does not begin an acronym or weekday must follow."""
+    """For example, "etc." or "p.m." The sentence ends if a capital letter follows that does not begin an acronym or a
+    weekday."""
     ENDING = auto()
-    """"Inc.", "U.S."; a word that usually begins a sentence must follow."""
+    """For example, "Inc." or "U.S." The sentence ends if a word follows that usually begins a sentence."""
     INITIAL = auto()
-    """"J.", "z."; the same as for "Inc.", unless the letter is a word itself ("a size M.")."""
+    """A letter, such as "J." or "z." Treated like "Inc.", unless the letter is a word itself ("a size M.")."""
     ORDINAL = auto()
-    """"3."; anything that does not make it an ordinal must follow."""
+    """A number, such as "3." The sentence ends unless the text that follows makes the number an ordinal."""
 
 
 def classify(rules: SplitRules, text: str, start: int, at: int) -> tuple[FullStopKind, str]:

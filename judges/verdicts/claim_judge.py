@@ -163,7 +163,7 @@ class ClaimJudge:
         scores: Sequence[Probabilities],
     ) -> tuple[list[_WindowScore], list[int]]:
         """Return each window's own score, and the positions of the windows that are about the same thing as the claim.
-        Only these may contradict it."""
+        Only these windows may contradict the claim."""
         affinities = self._evidence.affinities(scored.windows, scored.claim)
         least = max(CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY * max(affinities))
         near = [place for place, affinity in enumerate(affinities) if affinity >= least]

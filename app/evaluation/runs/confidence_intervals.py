@@ -53,7 +53,7 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
-    """Estimate the sum of ``parts`` divided by the sum of ``wholes``. Each has one value per case. Cases are resampled
+    """Estimate the sum of ``parts`` divided by the sum of ``wholes``. Both have one value per case. Cases are resampled
     rather than claims, because the claims of a case are not independent."""
     total = sum(wholes)
     if total == 0:

@@ -71,7 +71,8 @@ async def estimate_run(
     """Estimate the cost of judging the cases that ``read`` returns. Each call of ``read`` must return the same cases.
     ``model`` is the name of the LLM.
 
-    The cross-encoder must be loaded. The LLM needs no key. Raises CacheError and any error from ``read``.
+    The cross-encoder must be loaded. The LLM isn't called, so its key isn't needed. Raises CacheError and any error
+    from ``read``.
     """
     judge = evaluator.judge
     total = skipped = cached = 0

@@ -1,7 +1,7 @@
 """Finds the hours that have matching rows in the rollups, for filters that no single index covers.
 
 Without this, a filter by two columns, or by the decisions on a request, would scan all rows that match one of the
-conditions. If few rows match both, that could mean reading back to the oldest row.
+conditions. If few rows match both conditions, the scan could continue to the oldest row.
 """
 
 from collections.abc import AsyncIterator

@@ -31,7 +31,7 @@ def _texts(content: Any) -> Iterator[str]:
 
 def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
     """Return a copy of the body with ``chunks`` written into the prompt. With ``system``, they follow the system
-    prompt. With ``user``, they precede the content of the last user message, but follow tool results, which must come
+    prompt. With ``user``, they precede the content of the last user message, except tool results, which must come
     first."""
     text = documents_block(chunks)
     block = {"type": "text", "text": text}

@@ -159,7 +159,7 @@ class ResponseEncoder:
         for piece in released.slices:
             if piece.frame.json.get("type") == TEXT_DELTA:
                 merged.update(piece.frame.json)
-        merged.pop("obfuscation", None)  # it hides the length of the delta, which is not the upstream's any more
+        merged.pop("obfuscation", None)  # padding for the length of the upstream's delta, which has changed
         tokens = [token for piece in released.slices for token in piece.tokens]
         sent.texts.append(released.text)
         sent.tokens.extend(tokens)

@@ -157,8 +157,8 @@ class VllmScoreProtocol:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmClassifyProtocol:
     """vLLM, ``POST /classify``: returns the probabilities for one text, and the name of the most probable label.
-    ``template`` turns a pair into one text; ``names`` are the labels in the order of the probabilities, which each
-    answer must match."""
+    ``template`` turns a pair into one text. ``names`` are the labels in the order of the probabilities; the label in
+    each answer must match this order."""
 
     model: str
     template: str

@@ -159,8 +159,8 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> QuantityFinding:
 
 
 def _agreeing(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """Return the quantity in the text that agrees with ``quantity``, or the last of the quantities from which it
-    follows."""
+    """Return the quantity in ``text`` that agrees with ``quantity``. If there is none but ``quantity`` follows from
+    several quantities in ``text``, return the last of these; otherwise, return None."""
     for other in _comparable(quantity, text):
         if agree(quantity, other):
             return other

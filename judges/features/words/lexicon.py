@@ -149,8 +149,8 @@ SHIFTING: Final = (
     *_phrases("rather than,all but,or not,or without,out of,no later,no earlier,no more,no fewer"),
     *_phrases("no less,later than,earlier than,no one,ohne weiteres"),
 )
-"""Words next to which a negation may leave the meaning unchanged, because the same statement can be made without a
-negation."""
+"""Words that can make a statement without a negation ("lacks" for "does not have"). A negation next to one of them may
+therefore leave the meaning unchanged."""
 JOINING: Final = _words("and or but while yet then und oder aber et ou mais y o pero")
 """Words before a verb or adjective that link it to the subject of the preceding one."""
 OPEN_ENDED: Final = _words("earlier later newer older onwards onward upwards lower higher")

@@ -146,6 +146,7 @@ def held_out(group: Group) -> bool:
 
 
 def split(groups: Sequence[Group]) -> tuple[list[Group], list[Group]]:
-    """Return the groups for training the encoder and those for fitting the combiner. Captions are only in the first."""
+    """Return the groups for training the encoder and those for fitting the combiner. All captions are in the first
+    list."""
     kept = [one for one in groups if one.source != SNLI and held_out(one)]
     return [one for one in groups if one.source == SNLI or not held_out(one)], kept
