@@ -322,7 +322,7 @@ def _own_cpu_s(pid: int) -> float:
         return (
             sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
         )
-    except FileNotFoundError:  # it ended meanwhile, and its time is that of an ended child now
+    except FileNotFoundError:  # the process has ended; its time now counts as that of an ended child
         return 0.0
 
 

@@ -188,7 +188,7 @@ class Category(ABC):
     name: ClassVar[str]
     rules: ClassVar[type[Rules]]
     subjects: ClassVar[frozenset[PolicySubject]]
-    """The subjects about which the category decides. It is only evaluated for these."""
+    """The subjects about which the category decides. It is evaluated only for these subjects."""
 
     @abstractmethod
     def evaluate(self, phase: Phase, rules: Any, inputs: PolicyInputs) -> CategoryResult | None:

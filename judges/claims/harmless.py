@@ -251,9 +251,10 @@ class HarmlessText:
         return bool(self._answer_in(text))
 
     def answers(self, text: str, asked: str | None, *, stated: bool = False) -> bool:
-        """Return whether ``text``, which looks like a "yes" or "no", answers what was ``asked``: None if that isn't
-        known. If it could also be a courtesy ("Of course!"), it counts as an answer unless ``asked`` is known to ask
-        for more than yes or no, or for nothing. A wish ("Enjoy!") is no answer if something has been ``stated`` since.
+        """Return whether ``text``, which looks like a "yes" or "no", answers what was ``asked`` (None if that isn't
+        known). If ``text`` could also be a courtesy ("Of course!"), it counts as an answer unless ``asked`` is known to
+        ask for more than yes or no, or for nothing. A wish ("Enjoy!") is no answer if something has been ``stated``
+        since.
         """
         core, table = self._answer_in(text), self._table
         if not table.courtesies.fullmatch(core):

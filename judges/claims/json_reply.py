@@ -193,7 +193,7 @@ class JsonReply:
         return claimed
 
     def _begin_string(self) -> Sequence[Sentence]:
-        """Begin a string. If it is another key, emit the preceding key now, because that has no value."""
+        """Begin a string. If it is another key, emit the preceding key now, because the preceding key has no value."""
         lacking = self._wants_name and self._nesting and self._nesting[-1].lacks_value
         self._value = JsonString(is_name=self._wants_name)
         self._state = _State.STRING
@@ -303,8 +303,8 @@ class JsonReply:
         return [piece]
 
     def _key(self, end: int, value: JsonString) -> list[Sentence]:
-        """Return the piece before a longer string: the string's key. If it names nothing new, the string is judged with
-        it, unless it says nothing. Otherwise, it is a claim.
+        """Return the piece before a longer string: the string's key. A key that names nothing new is judged with the
+        string, unless the key says nothing. Any other key is a claim.
         """
         self._begin_value()
         place = self._nesting[-1] if self._nesting else None

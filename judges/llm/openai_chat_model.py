@@ -51,8 +51,8 @@ class OpenAiChatModel:
     """A ``ChatModel`` with one ``AsyncOpenAI`` client per endpoint and key. ``start`` or the first call imports the
     library.
 
-    A lost connection or a 5xx is retried once. If a service rejects a JSON schema or a temperature, it is no longer
-    sent one.
+    A lost connection or a 5xx is retried once. If a service rejects a JSON schema or a temperature, later requests to
+    it omit this parameter.
 
     Args:
         timeout_s: time limit per attempt.

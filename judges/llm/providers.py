@@ -14,7 +14,7 @@ class Endpoint:
     """A service with OpenAI's chat completions API.
 
     ``api_version`` is set for Azure's older API, which requires it and has the model in the URL. With ``needs_key``,
-    the service is only called if there is a key.
+    the service is called only if there is a key.
     """
 
     name: str

@@ -67,7 +67,7 @@ class LlmEscalation:
 
 
 def _is_sourced(correction: str, claim: Claim, passages: Sequence[Evidence]) -> bool:
-    """Return whether a correction only uses words from the claim and the sources. This is required because it may be
+    """Return whether a correction uses only words from the claim and the sources. This is required because it may be
     inserted into the reply."""
     return correction != claim.text and uses_only_words_of(
         correction, claim.text, claim.context, *(passage.text for passage in passages)

@@ -29,7 +29,7 @@ class _Node:
 @dataclass(frozen=True, slots=True)
 class _Name:
     """A name to search for. ``lead`` is the length of the text before its first word, such as the slash in
-    ``/kb/faq.md``. ``quoted`` means that it consists of ordinary words, so it only counts in quotation marks."""
+    ``/kb/faq.md``. ``quoted`` means that it consists of ordinary words, so it counts only in quotation marks."""
 
     text: str
     index: int

@@ -1,7 +1,7 @@
 """Resolves citation markers such as ``[1, 3-5]``, ``[faq.pdf, p. 3]`` or ``【4:0†source】`` to documents.
 
 Square brackets contain many things other than citations: years, intervals, indices, placeholders, link texts. A marker
-therefore only counts if it names a document or can hardly refer to anything but a missing document.
+therefore counts only if it names a document or can hardly refer to anything but a missing document.
 """
 
 import re
@@ -128,7 +128,7 @@ def _place_in(part: str, names: DocumentNames) -> str:
 
 
 def _fragment_of(name: str, names: DocumentNames) -> str:
-    """Return the fragment of a URL that names a document only without its fragment."""
+    """If a URL names a document only without its fragment, return the fragment; otherwise, return ""."""
     return "" if names.is_name(name) else name.partition("#")[2]
 
 

@@ -70,7 +70,7 @@ class LowScore(Struct, frozen=True, kw_only=True):
 
 
 class ScoreCheck(Struct, frozen=True, kw_only=True):
-    """A check on scores. ``threshold`` and ``floor`` are from 0 to 1; an equal score passes. ``top_n`` only applies to
+    """A check on scores. ``threshold`` and ``floor`` are from 0 to 1; an equal score passes. ``top_n`` applies only to
     the mode of that name."""
 
     threshold: float

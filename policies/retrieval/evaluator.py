@@ -1,6 +1,6 @@
 """Evaluates retrieval policies, which check that the documents are good enough to answer from.
 
-A gateway request has all its documents from the start and is only checked in ``before_workflow``. A run records
+A gateway request has all its documents from the start and is checked only in ``before_workflow``. A run records
 documents one at a time: each document is checked in ``mid_execution`` when it is recorded, and the set as a whole in
 ``after_workflow``.
 """

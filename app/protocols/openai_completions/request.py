@@ -28,7 +28,7 @@ def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedR
     prompts = read_prompts(body.get("prompt"))
     if options.inject != "none" and documents.chunks and None in prompts:
         raise InvalidRequestError(
-            "prompt: documents can only be added to a text prompt, not to token ids.", param="prompt"
+            "prompt: documents can be added only to a text prompt, not to token ids.", param="prompt"
         )
     read_flag(body.get("echo"), "echo")
     stream, include_usage = read_stream(body)

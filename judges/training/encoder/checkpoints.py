@@ -76,7 +76,7 @@ def mean(runs: Sequence[Path], folder: Path, base: Path | None = None) -> None:
 
 def keep(run: Path, folder: Path) -> int:
     """Write the trained part of a run with adapters to ``folder``, in half precision, with its plan, steps and curve.
-    These few MB are enough for ``begin`` to continue the run on a machine that only has the base model. Return the size
+    These few MB are enough for ``begin`` to continue the run on a machine that has only the base model. Return the size
     in bytes. Raises FileNotFoundError, or ValueError for a run without adapters, because its trained part is nearly the
     whole model.
     """

@@ -208,7 +208,7 @@ class Judge(nn.Module):
         return parts
 
     def _logits(self, states: Tensor, owner: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
-        """Return the logits, from each claim's first state and the mean of its states. ``states`` only contains the
+        """Return the logits, from each claim's first state and the mean of its states. ``states`` contains only the
         states of claims."""
         states = states.to(self.pool.weight.dtype)
         mean = states.new_zeros(len(starts), states.shape[1]).index_add(0, owner, states) / lengths[:, None]

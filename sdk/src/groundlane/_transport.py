@@ -79,8 +79,8 @@ class Endpoint:
         """Return how many seconds to wait before retrying ``call``, or None if it must not be retried. ``attempt``
         counts from 0.
 
-        A call that the gateway may have handled is retried only if it is idempotent. A call that gets a 429 was not
-        handled.
+        A call that the gateway may have handled is retried only if it is idempotent. A 429 means that the gateway
+        didn't handle the call.
         """
         if attempt >= self.retries:
             return None
