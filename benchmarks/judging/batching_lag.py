@@ -5,7 +5,7 @@
 Each stream adds a sentence every ``--pause-ms`` milliseconds and checks it against its documents. All documents are
 different, so the cache has no effect. A probe wakes up every millisecond and records its delay. For comparison, the
 same probe first runs on an idle loop. The exit code is 1 if 1 % of the delays exceed ``--limit-ms``. The results are
-only meaningful on an idle machine. The run ends after a fixed number of streams and sentences.
+meaningful only on an idle machine. The run ends after a fixed number of streams and sentences.
 """
 
 import argparse

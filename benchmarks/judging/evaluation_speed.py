@@ -9,7 +9,7 @@ The pairs are collected beforehand, which isn't timed. Both sides use one proces
 judge that receives one case at a time. The two sides take turns after each slice of cases, so changes in machine speed
 affect both. Start-up time is excluded. Prints pairs per second for both sides, their ratio in wall-clock and CPU time,
 and claims per second. The exit code is 1 if the wall-clock ratio is below ``--limit-ratio``. Wall-clock figures are
-only meaningful on an idle machine.
+meaningful only on an idle machine.
 
 Without ``--input``, each case has five claims and three documents of 150 words, all different. Requires Linux.
 """

@@ -62,7 +62,7 @@ class HarmlessText:
         self._words = KnownWords(known, self._table)
         self._rules = claim_rules(tuple(languages))
         self._read: tuple[str, int] = "", 0
-        """The text that ``prefix`` read last, and the result: each sentence is read twice."""
+        """The text that ``prefix`` read last, and the result, because each sentence is read twice."""
 
     @cached_property
     def _labels(self) -> Labels:

@@ -60,7 +60,7 @@ def _violation(
     drop: Collection[int],
     relative: bool = False,
 ) -> Violation:
-    """Build a violation. ``drop`` is only possible if the gateway writes the prompt. Otherwise it becomes ``block``,
+    """Build a violation. ``drop`` is possible only if the gateway writes the prompt. Otherwise it becomes ``block``,
     and the reason says so."""
     if action != "drop":
         return Violation(action=Action(action), reason=reason, reason_code=reason_code, metadata=metadata)
