@@ -48,7 +48,7 @@ BLOCK = {"action_on_violation": "block"}
             "stream_mode",
             "has been sent before these rules can block it: max_unverifiable_ratio.",
         ),
-        ({"unjudged_action": "block", "stream_mode": "live"}, {}, "unjudged_action", "'block' ends the stream after"),
+        ({"unjudged_action": "block", "stream_mode": "live"}, {}, "unjudged_action", "'block' only ends the stream"),
         ({"unjudged_action": "strip", "stream_mode": "live"}, {}, "unjudged_action", "'strip' has no effect"),
         ({"unverifiable_action": "strip", "stream_mode": "live"}, {}, "unverifiable_action", "'strip' has no effect"),
         ({"contradiction_action": "correct", "stream_mode": "live"}, {}, "contradiction_action", "'correct' has no"),

@@ -175,7 +175,7 @@ DATABASE_FAULTS = (
     ),
     Fault(
         id="disk-full",
-        about="the disk is full, so neither the database nor the journal can be written",
+        about="the disk is full, so the database and the journal can't be written",
         client="`batched`: normal service. `sync`: 503 `event_not_stored`; in a stream, an error with that code.",
         seen="`event_database_unavailable` and `event_journal_unwritable`; if the memory queue is full too, "
         "`events_lost` and `groundlane_events_dropped_total`",
