@@ -36,8 +36,8 @@ from app.db.search_index import PARTITIONED, PER_MICROSECOND, add_entries, row_i
 from app.db.tables import EVENT_TABLES, policies, policy_versions
 from app.events.replay_data import claim_extra, request_extra
 from app.events.rollups.rollup_update import add_to_rollups
-from app.events.score_summary import score_summary
 from app.events.search.indexed_text import search_text
+from app.events.serialization import score_summary
 from app.events.storage.insert import store
 from app.settings import StoreText
 from benchmarks.support.seeded_reviews import add_reviews

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from statistics import fmean
 from typing import Any
 
 import orjson
@@ -10,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app.events.records import RequestEvent
-from app.events.score_summary import score_summary
 from judges.concurrency import FreedInSteps
+from judges.types import Label
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows by table name, with parent tables first."""
@@ -55,6 +56,27 @@ def event_rows(event: RequestEvent) -> Rows:
         ],
         "claims": claims,
         "documents": documents,
+    }
+
+
+def score_summary(
+    claims: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any]]
+) -> dict[str, float | None]:
+    """Return the lowest and the average score of a request's claims, and of the documents that were kept, as columns of
+    ``requests``. They are None if nothing has a score. Claims without a verdict don't count, as in the score check of
+    policies.
+    """
+    # Lines that earlier versions logged may lack a reason.
+    judged = [row["score"] for row in claims if row["label"] != Label.NOT_A_CLAIM.value and row.get("reason") is None]
+    relevance = [row["relevance_score"] for row in documents if row["kept"]]
+    return {**_summary("claim", judged), **_summary("relevance", relevance)}
+
+
+def _summary(of: str, scores: Sequence[float | None]) -> dict[str, float | None]:
+    known = [score for score in scores if score is not None]
+    return {
+        f"lowest_{of}_score": min(known, default=None),
+        f"average_{of}_score": fmean(known) if known else None,
     }
 
 

@@ -20,10 +20,9 @@ from app.db.schema import SchemaError, alembic_config, upgrade
 from app.db.tables import EVENT_TABLES, feedback, requests
 from app.events.queries import EventQueries
 from app.events.records import RequestEvent
-from app.events.score_summary import score_summary
 from app.events.search.matches import TextMatches
 from app.events.search.search_query import phrases_of
-from app.events.serialization import event_rows
+from app.events.serialization import event_rows, score_summary
 from app.events.storage.insert import store
 
 T = TypeVar("T")

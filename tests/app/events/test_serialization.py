@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from app.db.tables import metadata
 from app.events.records import RequestEvent
-from app.events.score_summary import score_summary
-from app.events.serialization import dump, event_rows, load, plain
+from app.events.serialization import dump, event_rows, load, plain, score_summary
 from policies.types import Decision
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from app.api.openapi.event_replies import LoggedClaim, LoggedDocument, RequestSummary
 from app.events.records import ClaimRow, DocumentRow, RequestRow
-from app.events.score_summary import score_summary
+from app.events.serialization import score_summary
 
 
 @pytest.mark.parametrize(
