@@ -275,7 +275,7 @@ def test_long_file_names_are_broken_at_their_separators(browser: Any, gateway: G
     gateway.trace(request_id)
     with open_page(browser, gateway, client, viewport=PHONE) as page:
         page.goto(path_of(request_id))
-        for width in (360, 390, 900, 1_440):
+        for width in (360, 390, 620, 900, 1_440):
             page.set_viewport_size({"width": width, "height": 900})
             names = page.locator(".documents th bdi, .documents td bdi, .quote a bdi, .decision .reason bdi")
             broken = names.evaluate_all(
@@ -295,6 +295,10 @@ def test_long_file_names_are_broken_at_their_separators(browser: Any, gateway: G
                 })"""
             )
             assert broken == [], f"at a width of {width} px"
+            marks = page.locator(".documents :is(.badge, .use)")
+            ends = marks.evaluate_all("marks => marks.map(mark => mark.getBoundingClientRect().right)")
+            assert len(ends) == 3
+            assert max(ends) <= width, "a mark is cut off"
             check(page)
 
 
