@@ -67,7 +67,7 @@ def test_run_shows_each_step_with_its_data_and_decisions(client: httpx.Client, r
     page = client.get(f"{LIST}/{runs['complete']}").text
     headings = ["Started", "Document recorded", "Grounding reported", "Request to the model", "Completed"]
     assert re.findall(r"<h2>\d\. ([^<]+)</h2>", page) == headings
-    for told in ("&lt;b&gt;faq.pdf", "0.90, 0.95", "&lt;i&gt;25&lt;/i&gt; days", "Grounding scores within policy"):
+    for told in ("&lt;b&gt;faq.<wbr>pdf", "0.90, 0.95", "&lt;i&gt;25&lt;/i&gt; days", "Grounding scores within policy"):
         assert told in page
     assert "<b>faq" not in page
     assert f'href="/dashboard/requests?run={runs["complete"]}"' in page
