@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -27,14 +27,15 @@ async def test_request_counts_once_by_each_policys_strictest_action(
         return tuple(decision(policy_id=policy, action=action) for action in actions)
 
     allow, warn, drop, block = Action
-    logged: list[dict[str, Any]] = [
-        {"decisions": decisions("pol_a", block)},  # before the time range
-        {"decisions": (*decisions("pol_a", warn, block, warn), *decisions("pol_b", allow, warn, drop))},
-        {"decisions": decisions("pol_a", warn, warn), "shadow": decisions("pol_b", block)},
-        {"decisions": (*decisions("pol_a", allow, warn), *decisions("pol_c", allow))},
+    logged: list[tuple[tuple[Decision, ...], tuple[Decision, ...]]] = [
+        (decisions("pol_a", block), ()),  # before the time range
+        ((*decisions("pol_a", warn, block, warn), *decisions("pol_b", allow, warn, drop)), ()),
+        (decisions("pol_a", warn, warn), decisions("pol_b", block)),
+        ((*decisions("pol_a", allow, warn), *decisions("pol_c", allow)), ()),
     ]
     async with open_database() as database:
-        rows = [event_rows(event(number, **made)) for number, made in enumerate(logged)]
+        events = [replace(event(number, decisions=made), shadow=shadow) for number, (made, shadow) in enumerate(logged)]
+        rows = [event_rows(each) for each in events]
         assert await store(database, rows) == []
         since = EPOCH + timedelta(seconds=1)
         found = await count_flagged_requests(database, since=since)
