@@ -152,7 +152,8 @@ requests = Table(
     Column("regenerations", Integer, nullable=False, server_default="0"),
     Column("question", Text),
     Column("total_tokens", BigInteger, Computed("prompt_tokens + completion_tokens", persisted=True)),
-    # These four summarize the scores of the request's claims and documents; see ``app.events.serialization.score_summary``.
+    # These four summarize the scores of the request's claims and documents; see ``score_summary`` in
+    # app.events.serialization.
     Column("lowest_claim_score", Double),
     Column("average_claim_score", Double),
     Column("lowest_relevance_score", Double),

@@ -124,7 +124,7 @@ COMPONENTS: Json = {
             code={"type": ["string", "integer", "null"]},
         ),
     )
-    | {"description": "An error in the format of the called API. Errors from upstreams are forwarded unchanged"},
+    | {"description": "An error in the format of the called API. Errors from upstreams are forwarded"},
     "Problem": _open(
         ["type", "title", "status", "detail"],
         type=_TEXT,
