@@ -19,7 +19,7 @@ DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents suppor
 
 _LEAD = re.compile(
     r"(?P<gap>\s*)"
-    r"(?P<marker>(?:>[ \t]?){0,8}(?:(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+(?:\[[ xX]\][ \t]+)?)?)"
+    r"(?P<marker>(?:>[ \t]?){0,8}(?:(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+)?)"
 )
 _BULLETS = "-*+•◦‣▪–—"
 
@@ -34,7 +34,7 @@ class Lead:
     def then(self, own: "Lead") -> "Lead":
         """Return the lead of the next sentence if the sentence with this lead is left out. ``own`` is the original lead
         of the next sentence. The stronger break is kept, and a list item remains one as long as some of its text
-        remains. Its number or check mark is left out, because it was judged with the first sentence only.
+        remains. Its number is left out, because it was judged with the first sentence only.
         """
         marker = own.marker if own.marker or "\n" in own.gap else _bullet(self.marker)
         if own.gap and own.gap.count("\n") >= self.gap.count("\n"):
@@ -100,7 +100,7 @@ def _cut_out(part: TextSlice, gone: Sequence[tuple[int, int]]) -> TextSlice:
 
 
 def _bullet(marker: str) -> str:
-    """Replace the number and the check mark of a list item by a bullet."""
+    """Replace the number of a list item by a bullet."""
     item = marker.lstrip("> \t")
     return f"{marker[: -len(item)]}{item[0] if item[0] in _BULLETS else '-'} " if item else marker
 

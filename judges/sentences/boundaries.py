@@ -234,7 +234,7 @@ class BoundaryDetector:
             return after
         if not ahead.char(after):
             return None
-        if ahead.lines(at, after) > 1 or ahead.block(after)[0] is not LineKind.TEXT:
+        if ahead.lines(at, after) > 1 or ahead.block(after)[0] is not LineKind.TEXT or ahead.definition(after):
             return after
         continues = self._open.at(at - ahead.start) or self._line_continues(at, after)
         return None if continues else after

@@ -3,7 +3,7 @@ depends on how much has arrived."""
 
 from enum import Enum, auto
 
-from judges.text.markdown import CITATION
+from judges.text.markdown import CITATION, DEFINITION, OPEN_DEFINITION
 
 LINE_ENDS = "\n\u2028\u2029"
 _BULLETS = frozenset("-*+•◦‣▪–—")
@@ -26,6 +26,8 @@ class LineKind(Enum):
     LINE = auto()
     """A heading, table row or rule. Each ends with its line."""
     FENCE = auto()
+    DEFINITION = auto()
+    """A link definition, which may have several lines."""
 
 
 class Lookahead:
@@ -132,6 +134,14 @@ class Lookahead:
         if ch == ">" or self._is_item(at, ch):
             return LineKind.ITEM, ""
         return LineKind.TEXT, ""
+
+    def definition(self, at: int) -> int | None:
+        """Return the end of the link definition that begins in the line at ``at``, or None if none does."""
+        self.char(at)
+        known = OPEN_DEFINITION.match(self.text, at, self.limit)
+        if known and known.end() == len(self.text) < self.limit and not self.ended:
+            raise MoreTextNeeded
+        return found.end() if (found := DEFINITION.match(self.text, at, self.limit)) else None
 
     def _is_heading(self, at: int) -> bool:
         run = self.run(at, "#", 7)

@@ -97,6 +97,8 @@ class IncrementalSplitter:
         """Scan to the end of the open sentence. Return None if the text is exhausted. Raises MoreTextNeeded."""
         if self._block is None:
             self._begin()
+        if self._block is LineKind.DEFINITION:
+            return self._ahead.skip_space(self._at + 1)
         points = _POINTS if self._block in (LineKind.TEXT, LineKind.ITEM) else _LINE_POINTS
         limit = self._ahead.limit
         while self._at < limit:
@@ -112,10 +114,12 @@ class IncrementalSplitter:
 
     def _begin(self) -> None:
         first = self._ahead.skip_space(self._ahead.start)
+        block, fence = LineKind.TEXT, ""
         if self._on_new_line or self._ahead.lines(self._ahead.start, first):
-            self._block, self._fence = self._ahead.block(first)
-        else:
-            self._block = LineKind.TEXT
+            block, fence = self._ahead.block(first)
+            if block in (LineKind.TEXT, LineKind.ITEM) and (end := self._ahead.definition(first)):
+                block, first = LineKind.DEFINITION, end - 1
+        self._block, self._fence = block, fence
         self._at = max(self._at, first)
 
     def _decide(self, at: int) -> int | None:

@@ -23,11 +23,16 @@ INVISIBLE_CHARACTERS = re.compile(
 )
 """Invisible characters: format and control characters, fillers, variation selectors, tags. Also surrogates, which come
 from characters that a stream delivered in halves."""
-_HIDDEN: Final = re.compile(
-    f"{INVISIBLE_CHARACTERS.pattern}|(?P<struck>[\u0335-\u0338\u0488\u0489\u1abe\u20d2\u20d3\u20d8-\u20da\u20dd-\u20e0"
-    "\u20e2\u20e4-\u20e6\u20ea\u20eb\ua670-\ua672]+)"
+_OVERLAYS = "".join(
+    mark
+    for mark in map(chr, range(0x300, 0x20000))  # all marks are in the first two planes
+    if unicodedata.combining(mark) == 1 or unicodedata.category(mark) == "Me"
 )
-"""Also matches marks that are drawn over other characters, which strike them out."""
+"""Marks drawn over or around other characters."""
+_HIDDEN: Final = re.compile(
+    rf"{INVISIBLE_CHARACTERS.pattern}|(?P<struck>(?:(?!(?<=[0-9#*])\u20e3|(?<=[0-9#*]\ufe0f)\u20e3)[{_OVERLAYS}])+)"
+)
+"""Also matches marks that are drawn over other characters, which strike them out. A keycap emoji has none."""
 _JOINERS: Final = frozenset("\u200c\u200d")
 _JOINED_SCRIPTS = re.compile("[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufeff]")
 """Scripts that need joiners and non-joiners: Arabic, Indian scripts, Tibetan, Khmer, Mongolian."""
@@ -42,14 +47,16 @@ class FragmentKind(StrEnum):
     """White space and markup."""
     ORDINAL = "ordinal"
     """The number of a list item."""
+    SYMBOL = "symbol"
+    """The check box of a list item."""
     MARKER = "marker"
     """A citation marker that names a document, or may do so."""
     STRAY_MARKER = "stray_marker"
     """A citation marker that names none of the documents."""
     LINK = "link"
-    """A link's target or title."""
+    """A link's target or title, or the label of a definition."""
     ATTRIBUTE = "attribute"
-    """The attributes of an HTML element."""
+    """The attributes of an HTML element, or an image with an alternative text."""
     COMMENT = "comment"
     STRUCK = "struck"
     """Markup that may strike out or hide text. The judge reads the text inside it."""

@@ -26,25 +26,54 @@ CITATION: Final = re.compile(
 ROW: Final = re.compile(r"\s*\|")
 HEADING: Final = re.compile(r"\s*#{1,6}(?:[ \t]|\Z)")
 ITEM: Final = re.compile(
-    r"\s*(?:>\s?){0,8}(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+(?:\[[ xX]\][ \t]+)?"
+    r"\s*(?:>\s?){0,8}(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+"
+    r"(?:(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+){0,8}\[[ xX]\](?:[ \t]+|(?=\s|\Z)))?"
 )
 
 _BLOCK = re.compile(rf"(?:\s*>){{0,8}}(?:\s*#{{1,6}}[ \t]+|{ITEM.pattern})?(?:\s*\Z)?")
-_ITEM_NUMBER = re.compile(r"\d{1,3}|[A-Za-z](?=\))")
+_PREFIX_PARTS = re.compile(r"(?P<ordinal>\d{1,9}|[A-Za-z](?=\)))|(?P<symbol>\[[ xX]\][ \t]*)")
 _RULE = re.compile(r"\s*(?:[-_*=]\s*){3,}\Z")
-_DEFINITION = re.compile(
-    r"\s{0,20}(?P<label>\[\^?[^\[\]\n]{1,60}\]):[ \t]{0,20}"
-    r"(?P<target><[^<>\s]{1,1000}>|[^\s<>]{0,200}[./:#][^\s<>]{0,1000})"
-    r"(?P<title>[ \t]{1,20}(?:\"[^\"\n]{0,300}\"|'[^'\n]{0,300}'|\([^()\n]{0,300}\)))?\s*\Z"
+
+_SPACE = r"[ \t]*+(?:(?:\r\n?|\n)[ \t>]*+)?"
+"""White space in a link or definition: at most one line end, and the quotation marks of the line after it."""
+_CONTAINERS = r"(?:[ \t]++|[>\-*+•◦‣▪–—]|\(?(?:\d{1,9}|[A-Za-z])(?:[.)]|\Z)|\(\Z)*+"
+_ANGLED = r"<(?:[^<>\\\r\n]++|\\.?)*+"
+_QUOTED = [rf"{mark}(?:[^{mark}\\\n]++|\\[\s\S]?|\n(?![ \t>]*+\n))*+" for mark in "\"'"]
+_IN_PARENTHESES = r"\((?:[^()\\\n]++|\\[\s\S]?|\n(?![ \t>]*+\n))*+"
+_TITLE = rf"(?:{_QUOTED[0]}(?:\"|\Z)|{_QUOTED[1]}(?:'|\Z)|{_IN_PARENTHESES}(?:\)|\Z))"
+_LABEL = r"(?:[^\[\]\\\n]++|\\[\s\S]?|\n(?![ \t>]*+\n))++"
+_DEFINED = (
+    rf"(?P<label>\[?{_LABEL}\]):{_SPACE}(?P<target>{_ANGLED}>|(?!<)[^ \t\r\n]++)"
+    rf"(?P<title>{_SPACE}{_TITLE}(?=[ \t]*(?:[\r\n]|\Z)))?[ \t]*(?:\r\n?|\n|\Z)"
 )
-_TARGET = r"<?[^()\s<>]{0,1000}(?:\([^()\s]{0,200}\)[^()\s]{0,200})?>?"
-_TITLE = r"\s{1,20}(?:\"[^\"]{0,300}\"|'[^']{0,300}')"
-_DESTINATION = re.compile(rf"\((?P<target>{_TARGET})(?P<title>{_TITLE})?\s{{0,20}}\)")
+_DEFINITIONS = re.compile(rf"(?:(?:^|(?<=\r)){_CONTAINERS}(?=\[)|\A){_DEFINED}", re.MULTILINE)
+"""Every link definition (``[label]: target "title"``) in lines of its own, and the end of one that begins in another
+sentence. Browsers show none of its text."""
+DEFINITION: Final = re.compile(rf"{_CONTAINERS}(?=\[){_DEFINED}")
+OPEN_DEFINITION: Final = re.compile(
+    rf"{_CONTAINERS}(?:\[(?:{_LABEL}(?:\](?::{_SPACE}(?:(?:{_ANGLED}>?|(?!<)[^ \t\r\n]++)"
+    rf"(?:{_SPACE}(?:(?:{_QUOTED[0]}\"?|{_QUOTED[1]}'?|{_IN_PARENTHESES}\)?)[ \t]*+)?)?)?)?)?)?)?"
+)
+"""As much of a text as may be the beginning of a link definition."""
+_FOOTNOTE = re.compile(r"\s{0,20}\[\^[^\[\]\n]{1,60}\]:[ \t]{0,20}[^\s./:#<>]{1,200}\s*\Z")
+"""A footnote of one word, which is read like any other text."""
+
+_NESTED = r"(?:[^() \t\r\n\\]++|\\\S?)"
+for _ in range(3):
+    _NESTED = rf"(?:[^() \t\r\n\\]++|\\\S?|\({_NESTED}*+\))"
+_DESTINATION = re.compile(
+    rf"\({_SPACE}(?P<target>{_ANGLED}>|(?!<){_NESTED}*+)(?P<title>{_SPACE}{_TITLE})?{_SPACE}(?:\)|\Z)"
+)
+_REFERENCE = re.compile(r"\[[^\[\]]{0,1000}\]")
+_DEEP_DESTINATION = re.compile(r"\(\s*+(?:[^\s()]*+[()]){4}")
+"""A target that may be valid although ``_DESTINATION`` doesn't match it."""
 _BRACKET = r"[(\[［【（〔⟨{][^()\[\]［］【】（）〔〕⟨⟩{}\n]{1,120}[)\]］】）〕⟩}]"
 _TOKEN = re.compile(
     r"(?P<code>(?<!`)(?P<ticks>`{1,3})(?!`)(?P<literal>[^`]{1,1000})(?P=ticks)(?!`))"
     rf"|(?P<cite>{CITATION.pattern})"
-    r"|(?P<open>!?\[(?P<label>[^\[\]]{0,500})\])(?=\(|\[[^\[\]]{0,100}\])"
+    r"|(?P<image>!\[(?:(?P<alt>(?:[^\[\]\\]++|\\[\s\S]|\[(?:[^\[\]\\]++|\\[\s\S])*+\](?:\([^()\n]*+\))?)*+)\])?+)"
+    r"|(?P<open>\[(?P<label>(?:[^\[\]]|!?\[[^\[\]]{0,100}+\]){0,500}+)\])(?=\(|\[[^\[\]]{0,100}\])"
+    r"|(?P<close>\](?=\())"
     rf"|(?P<bracket>{_BRACKET})"
     rf"|(?P<nested>[(\[（［]\s?(?:{_BRACKET}(?:\s?[,;&]\s?|\s)?){{1,8}}[)\]）］])"
     r"|(?P<note><sup>\[?\d{1,3}\]?</sup>)"
@@ -67,9 +96,9 @@ _MAX_MARKUP_CHARS = 2000
 _INNER = re.compile(_BRACKET)
 _MARKING = frozenset(["cite", "bracket", "nested", "angle", "markup", "note"])
 """Tokens that may be citation markers."""
-_MARKED = re.compile(r"[`*_~<\\\[(【［（〔⟨{&]|\n[ \t]{0,8}>")
+_MARKED = re.compile(r"[`*_~<\\\[\](【［（〔⟨{&]|\n[ \t]{0,8}>")
 """Every token of inline Markdown contains at least one of these characters; most sentences contain none."""
-_UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[({&]*\n*\Z")
+_UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[\]({&]*\n*\Z")
 """A text without markup and invisible characters; most sentences are one."""
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
@@ -138,11 +167,15 @@ def fragments(text: str, resolves: Resolves | None = None) -> list[Fragment]:
         return list(_row(text, resolves))
     if _RULE.match(text):
         return [Fragment(0, len(text), FragmentKind.SYNTAX)]
-    if text.lstrip()[:1] == "[" and (found := _DEFINITION.match(text)):
-        return list(_definition(text, found, resolves))
     block = _BLOCK.match(text)
     start = block.end() if block else 0
-    return [*_block(text, start), *_inline(text, start, len(text), resolves)]
+    found = [*_block(text, start)]
+    for definition in _DEFINITIONS.finditer(text) if "]:" in text and not _FOOTNOTE.match(text) else ():
+        if definition.start("label") >= start:
+            found += _inline(text, start, definition.start("label"), resolves)
+            found += _definition(definition, resolves)
+            start = definition.end()
+    return [*found, *_inline(text, start, len(text), resolves)]
 
 
 def code_fragments(text: str, *, info: bool = True) -> list[Fragment]:
@@ -184,41 +217,33 @@ def _row(text: str, resolves: Resolves | None) -> Iterator[Fragment]:
             at = mark.end()
 
 
-def _definition(text: str, found: re.Match[str], resolves: Resolves | None) -> Iterator[Fragment]:
-    """``[1]: https://… "Title"``: the definition of a marker or link reference."""
-    start, end = found.span("label")
-    yield from _gap(0, start)
+def _definition(found: re.Match[str], resolves: Resolves | None) -> Iterator[Fragment]:
+    """Yield the fragments of the definition of a marker or link reference."""
     label = found["label"]
-    known = resolves is None or resolves(label)
-    kind = (
-        FragmentKind.MARKER
-        if known
-        else FragmentKind.STRAY_MARKER
-        if label.strip("[]^").isdecimal()
-        else FragmentKind.TEXT
-    )
-    if kind is FragmentKind.TEXT:
-        yield from _inline(text, start, end, resolves)
+    if resolves is None or resolves(label):
+        kind = FragmentKind.MARKER
     else:
-        yield Fragment(start, end, kind)
-    yield from _gap(end, found.start("target"))
-    yield Fragment(*found.span("target"), FragmentKind.LINK)
-    after = found.end("target")
-    if found["title"]:
-        yield Fragment(*found.span("title"), FragmentKind.LINK)
-        after = found.end("title")
-    yield from _gap(after, len(text))
+        kind = FragmentKind.STRAY_MARKER if label.strip("[]^").isdecimal() else FragmentKind.LINK
+    yield Fragment(*found.span("label"), kind)
+    at = found.end("label")
+    for part in ("target", "title"):
+        if found[part]:
+            yield from _gap(at, found.start(part))
+            names = part == "target" and resolves is not None and resolves(f"[{found[part]}]")
+            yield Fragment(*found.span(part), FragmentKind.MARKER if names else FragmentKind.LINK)
+            at = found.end(part)
+    if found.end() > at:
+        yield Fragment(at, found.end(), FragmentKind.SYNTAX, " ")
 
 
 def _block(text: str, end: int) -> Iterator[Fragment]:
-    """Yield the prefix of a block: quotation marks, hashes, a bullet or a number."""
-    number = _ITEM_NUMBER.search(text, 0, end)
-    if number is None:
-        yield from _gap(0, end)
-        return
-    yield from _gap(0, number.start())
-    yield Fragment(number.start(), number.end(), FragmentKind.ORDINAL)
-    yield from _gap(number.end(), end)
+    """Yield the prefix of a block: quotation marks, hashes, a bullet or a number, and a check box."""
+    at = 0
+    for found in _PREFIX_PARTS.finditer(text, 0, end):
+        yield from _gap(at, found.start())
+        yield Fragment(*found.span(), FragmentKind(found.lastgroup or "text"))
+        at = found.end()
+    yield from _gap(at, end)
 
 
 def _gap(start: int, end: int) -> Iterator[Fragment]:
@@ -287,6 +312,10 @@ def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
             return _bracket(found, resolves)
         case "open":
             return _link(text, found, end, resolves)
+        case "image":
+            return _image(text, found, end, resolves)
+        case "close":
+            return _close(text, start, end)
         case "note":
             return _note(text, found, resolves)
         case "markup":
@@ -350,8 +379,7 @@ def _marker(text: str, start: int, stop: int, end: int, resolves: Resolves | Non
 def _link(text: str, found: re.Match[str], end: int, resolves: Resolves | None) -> list[Fragment] | None:
     """Return the fragments of ``[text](target "title")`` or ``[text][reference]``."""
     start, stop = found.span("label")
-    whole = found["open"].removeprefix("!")
-    if resolves is not None and resolves(whole):
+    if resolves is not None and resolves(found["open"]):
         made = [Fragment(found.start(), found.end(), FragmentKind.MARKER)]
     else:
         made = [
@@ -369,6 +397,29 @@ def _link(text: str, found: re.Match[str], end: int, resolves: Resolves | None) 
         return [*made, Fragment(after, close, kind)]
     link = _DESTINATION.match(text, after, end)
     return [*made, *_destination(link)] if link else None
+
+
+def _image(text: str, found: re.Match[str], end: int, resolves: Resolves | None) -> list[Fragment] | None:
+    """Return the fragments of an image, or None if it is a marker after an exclamation mark. Browsers don't show the
+    alternative text."""
+    start, stop = found.span()
+    alt = found["alt"]
+    if alt is not None and (CITATION.fullmatch(text, start + 1, stop) or (resolves and resolves(f"[{alt}]"))):
+        return None
+    if link := _DESTINATION.match(text, stop, end):
+        if alt is not None and not alt.strip():
+            return [Fragment(start, stop, FragmentKind.SYNTAX), *_destination(link)]
+        stop = link.end()
+    elif (reference := _REFERENCE.match(text, stop, end)) and not (resolves and resolves(reference[0])):
+        stop = reference.end()
+    return [Fragment(start, stop, FragmentKind.ATTRIBUTE, " " if text[stop : stop + 1].isalnum() else "")]
+
+
+def _close(text: str, start: int, end: int) -> list[Fragment] | None:
+    """Return the fragments of the end of a link whose text has brackets, or None if it is text."""
+    if link := _DESTINATION.match(text, start + 1, end):
+        return [Fragment(start, start + 1, FragmentKind.SYNTAX), *_destination(link)]
+    return [Fragment(start, start + 2, FragmentKind.LINK)] if _DEEP_DESTINATION.match(text, start + 1, end) else None
 
 
 def _destination(link: re.Match[str]) -> Iterator[Fragment]:

@@ -99,6 +99,16 @@ def test_ordinary_reply_is_judged_or_harmless(text: str) -> None:
         ("Wait <a href='https://example.com/terms'>24</a><br/> hours<sup>2</sup>, <B>24</B> <hr />", []),
         ("Wait \udb40\udc6224 hours.", [("invisible", "\udb40\udc62")]),
         ("Wait ~24 hours, in ~/lamp or ~ 24 hours.", []),
+        ("[Wait]: https://example.com/terms\n24 hours.", [("link", "[Wait]")]),
+        ("[x]: # (Stay)\n24 hours.", [("link", "[x]"), ("link", "#"), ("link", " (Stay)")]),
+        ("Wait ![now](https://example.com/terms) hours.", [("attribute", "![now](https://example.com/terms)")]),
+        ("Wait ![](https://example.com/terms) 24 hours.", []),
+        ("- [ ] Wait 24 hours.", [("symbol", "[ ] ")]),
+        (
+            "- [ ] [x]: https://example.com/terms\n  Wait 24 hours.",
+            [("link", "- [ ] [x]: https://example.com/terms\n  ")],
+        ),
+        ("Wait 2\u03344 hours.", [("struck", "\u0334")]),
     ],
 )
 def test_hidden_text_is_unjudged_and_has_a_kind(text: str, kinds: list[tuple[str, str]]) -> None:

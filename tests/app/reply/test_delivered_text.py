@@ -38,7 +38,7 @@ def after(left_out: str, following: str, *, opening: bool = False) -> str:
         (" Rain.", " ", ""),
         ("\n\nRain.", "\n\n", ""),
         ("\n- Rain.", "\n", "- "),
-        ("\n  * [x] Rain.", "\n  ", "* [x] "),
+        ("\n  * [x] Rain.", "\n  ", "* "),
         ("\n12. Rain.", "\n", "12. "),
         ("\n> - Rain.", "\n", "> - "),
         ("1) Rain.", "", "1) "),

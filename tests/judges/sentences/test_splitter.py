@@ -318,17 +318,58 @@ def test_bad_arguments_are_named() -> None:
         IncrementalSplitter(languages=["xx"])
 
 
-@pytest.mark.parametrize("piece", ["Word. Next ", "a." + " " * 3000, "`", "(", '."', ".[1", "\n", "U.S. ", "```\n"])
+@pytest.mark.parametrize(
+    "piece", ["Word. Next ", "a." + " " * 3000, "`", "(", '."', ".[1", "\n", "U.S. ", "```\n", "[", "[a]: #\n"]
+)
 def test_work_per_character_is_constant(piece: str) -> None:
     """The limit is far above the actual work and far below quadratic work."""
     size = 40_000
-    text = (piece * (size // len(piece) + 1))[:size]
+    assert _cpu_time((piece * (size // len(piece) + 1))[:size]) < 8
+
+
+@pytest.mark.parametrize("opening", ["[", "- [", "[a]:", '[a]: # "', "[a]: # (", "[a]: <"])
+def test_work_on_an_open_definition_is_constant(opening: str) -> None:
+    assert _cpu_time(opening + "word " * 8_000) < 8
+
+
+def _cpu_time(text: str) -> float:
     splitter = IncrementalSplitter()
     start = time.process_time()
     for ch in text:
         splitter.push(ch)
     splitter.flush()
-    assert time.process_time() - start < 8
+    return time.process_time() - start
+
+
+DEFINITIONS = [
+    "[It is not]: #\n", "[It is not]: /u\n", "[It is not]: <>\n", "[It is not]: <a b>\n", "[It is not]:\n#\n",
+    "[x]: # (It is not)\n", '[x]: # "It is not"\n', "[x]: # 'It is not'\n", "[x]: #\n(It is not)\n",
+    "[x]: #\n'It is\nnot'\n", "[It is\nnot]: #\n", "[\nIt is not]: #\n", "[It \\] is not]: #\n", "   [It is not]: #\n",
+    "- [It is not]: #\n  ", "1. [It is not]: #\n   ", "- > [It is not]: #\n  > ", "> [It is\n> not]: #\n> ",
+    "[It is not]: a\u00a0b\n", "[It is not]: #\r", "[It is not]: #\r\n", "[x]: # 'isn\\'t'\n",
+    "[a]: #\n[It is not]: #\n", "[It is not. No.]: #\n", "[It is not" + " at all" * 100 + ". No]: #\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS)
+@pytest.mark.parametrize("before", ["", "The fee is due.\n\n", "The fee is due.\n"])
+def test_sentence_ends_after_a_link_definition(definition: str, before: str) -> None:
+    """Browsers don't show the definition."""
+    last = split(f"{before}{definition}the fee is refundable.")[-1]
+    assert last.plain == "the fee is refundable."
+    assert "not" not in last.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Note]: the fee\nis due.", "[x]: # (not) so\nit is.", "[a [b]]: #\nit is.", "[x\n\ny]: #\nit is.",
+        "[1] The fee,\n[2] it is.",
+    ],
+)  # fmt: skip
+def test_similar_text_is_no_definition(text: str) -> None:
+    *_, last = split(text)
+    assert last.text in (text, text.partition("\n\n")[2])
 
 
 def test_surrogate_halves_are_joined_for_the_judge() -> None:

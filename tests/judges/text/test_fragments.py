@@ -86,7 +86,34 @@ def test_visible_text_is_read(text: str, told: str) -> None:
             [("attribute", 'href="https://x/take-8" title="Take 8"')],
         ),
         ('See [here](https://x/take-8 "Take 8").', [("link", "https://x/take-8"), ("link", ' "Take 8"')]),
-        ("![Plan](take-8.png)", [("link", "take-8.png")]),
+        ("![](take-8.png)", [("link", "take-8.png")]),
+        ("Do ![not](take-8.png 'It') wait.", [("attribute", "![not](take-8.png 'It')")]),
+        ("Do ![not][take] wait.", [("attribute", "![not][take]")]),
+        ("Do ![not] wait.", [("attribute", "![not]")]),
+        ("Do ![a [not](b) c](d) wait.", [("attribute", "![a [not](b) c](d)")]),
+        ("Do ![a ![not](b) c](d) wait.", [("attribute", "![a ![not](b) c](d)")]),
+        ("Do ![no\\]t](b) wait.", [("attribute", "![no\\]t](b)")]),
+        ("Do [![not](b)](c) wait.", [("attribute", "![not](b)"), ("link", "c")]),
+        ("Do ![not", [("attribute", "![")]),
+        ("Do [](not) wait.", [("link", "not")]),
+        ("Do []( not ) wait.", [("link", "not")]),
+        ("Do [](<not >) wait.", [("link", "<not >")]),
+        ("Do [](a (not)) wait.", [("link", "a"), ("link", " (not)")]),
+        ("Do [](a 'no\\'t') wait.", [("link", "a"), ("link", " 'no\\'t'")]),
+        ("Do [](a\u00a0not) wait.", [("link", "a\u00a0not")]),
+        ("Do [](a(b(c))not) wait.", [("link", "a(b(c))not")]),
+        ("Do [](a((((b))))not) wait.", [("link", "](")]),
+        ("Do [a [b] c](not) wait.", [("link", "not")]),
+        ("Do [a [b [c]] d](not) wait.", [("link", "not")]),
+        ("[not]: <>\nWait.", [("link", "[not]"), ("link", "<>")]),
+        ("[not]: a\n'b'\nWait.", [("link", "[not]"), ("link", "a"), ("link", "\n'b'")]),
+        ("not at all]: a\nWait.", [("link", "not at all]"), ("link", "a")]),
+        ('[a]: b "not', [("link", "[a]"), ("link", "b"), ("link", ' "not')]),
+        ("- [ ] Wait.", [("symbol", "[ ] ")]),
+        ("1. [x] Wait.", [("symbol", "[x] ")]),
+        ("> * [X] Wait.", [("symbol", "[X] ")]),
+        ("- - [x] Wait.", [("symbol", "[x] ")]),
+        ("- [x]", [("symbol", "[x]")]),
         ("See [here][take-8].", [("link", "[take-8]")]),
         (
             "[1]: https://x/take-8 'Take 8'",
@@ -100,7 +127,7 @@ def test_visible_text_is_read(text: str, told: str) -> None:
         ("Wait \udb40\udc6224 hours.", [("invisible", "\udb40\udc62")]),
         ("Wait \udb4024\udc62 hours.", [("invisible", "\udb40"), ("invisible", "\udc62")]),
         ("Wait \ud83d\ude0a\udb40\udc62.", [("invisible", "\ud83d\ude0a\udb40\udc62")]),
-        ("[<s>8</s>]: https://x/y", [("struck", "<s>"), ("struck", "</s>"), ("link", "https://x/y")]),
+        ("[<s>8</s>]: https://x/y", [("link", "[<s>8</s>]"), ("link", "https://x/y")]),
         ("Wait \u202e24\u202c hours.", [("invisible", "\u202e"), ("invisible", "\u202c")]),
     ],
 )
@@ -138,6 +165,34 @@ def test_beginning_of_markup_is_unjudged(begun: str) -> None:
 @pytest.mark.parametrize("text", ["``<s>8</s>`", "\\<s>8</s>", "`8``<s>8</s>`", "<p>`<s>`8`</s>`</p>"])
 def test_markup_that_is_no_code_is_markup(text: str) -> None:
     assert kinds(text) == [("struck", "<s>"), ("struck", "</s>")]
+
+
+@pytest.mark.parametrize("mark", ["\u0334", "\u0338", "\u0488", "\u20d2", "\u20e3", "\u20e5", "\ua670", "\U0001d167"])
+def test_marks_over_and_around_characters_strike_them_out(mark: str) -> None:
+    assert kinds(f"Wait a{mark} while.") == [("struck", mark)]
+
+
+@pytest.mark.parametrize("text", ["1\ufe0f\u20e3 Wait.", "#\u20e3 Wait.", "cafe\u0301", "a\u0308", "हिन्दी", "กำ", "שָׁ"])
+def test_other_marks_are_read(text: str) -> None:
+    assert kinds(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Do ![not](a.png) wait.", "Do wait."),
+        ("Do![not](a.png)wait.", "Do wait."),
+        ("Do [![not](a.png)](b) wait.", "Do wait."),
+        ("[not]: #\nWait.", "Wait."),
+        ("- [x] Wait.", "Wait."),
+        ("Wait![1] Go!", "Wait! Go!"),
+        ("Do \\![so](a) wait.", "Do !so wait."),
+        ("[Note]: Wait here.", "[Note]: Wait here."),
+        ("Call f(x) (or g).", "Call f(x) (or g)."),
+    ],
+)
+def test_text_is_read_without_what_browsers_hide(text: str, told: str) -> None:
+    assert read(text, "[1]") == told
 
 
 def test_bracket_naming_a_document_is_a_marker() -> None:

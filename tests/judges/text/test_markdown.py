@@ -13,7 +13,7 @@ from judges.text.markdown import cells, plain, plain_code
         ("> quoted\n> twice", "quoted twice"),
         (
             'See [the *rules*](https://a.example/b_(c) "T") and [more][2] ![plan](x.png).',
-            "See the rules and more plan.",
+            "See the rules and more .",
         ),
         ("Five years.[1] Six [2, 3].【4†source】 Seven [^1] [doc 2] [Source: a.pdf]", "Five years. Six. Seven"),
         ("Moreno et al. [2019] said [sic] so<sup>1</sup>.", "Moreno et al. [2019] said [sic] so."),

@@ -63,6 +63,7 @@ STRUCK = {
     "folded": "<details>{}</details>",
     "struck out by a tag with a slash": "<s/x>{}</s/x>",
     "struck out by a tag with a bracket": '<s x="<">{}</s x="<">',
+    "overlaid": "\u0334{}\u0334",
     "struck out once invisible characters are removed": "<\u200bs>{}</\u200bs>",
 }
 """Markup around a true statement, which a reader then doesn't take for true."""
@@ -76,6 +77,21 @@ NUMBERS = {
     "words around a marker": ("It is no [1]table lamp.", "no table"),
 }
 """Text that states a different number once its markup is removed, and the part of it that a judge must read."""
+JOINED = {
+    "label of a definition": "[{}]: #\n{}",
+    "label of a definition in an item": "- [{}]: #\n  {}",
+    "label of a definition in a quotation": "> [{}]: <>\n> {}",
+    "label in several lines": "[\n{}]:\n/u\n{}",
+    "title": "[x]: # ({})\n{}",
+    "title in a line of its own": "[x]: #\n'{}'\n{}",
+    "title of a link": "[](x ({})) {}",
+    "target of a link with brackets in its text": "[a [b [c]]](<{}>) {}",
+    "image": "![{}](lamp.md) {}",
+    "image in a link": "[![{}](x)](lamp.md) {}",
+    "image with a reference": "![{}][lamp] {}",
+    "image without a target": "![{}] {}",
+}
+"""Text that browsers don't show, before text that they show."""
 JSON_TEXTS = {
     "inline code": "`bleach`",
     "fence": "~~~bleach\n~~~",
@@ -188,6 +204,34 @@ def test_text_is_never_struck_out_or_hidden(gateway: Gateway, rules: dict[str, A
         closing = markup.rpartition("}")[2]
         assert f"{TRUE}{closing}" not in delivered, kind
         assert (TRUE in delivered) == (rules is STRIP), kind
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("rules", [BLOCK, STRIP], ids=["block", "strip"])
+def test_hidden_text_is_not_judged_with_visible_text(
+    gateway: Gateway, rules: dict[str, Any], api: str, stream: bool
+) -> None:
+    agent = gateway.agent(grounding=rules)
+    gateway.judge.default = Label.SUPPORTED
+    gateway.judge.labels = {"the fee is due.": Label.UNVERIFIABLE}
+    for kind, markup in JOINED.items():
+        gateway.judge.calls.clear()
+        text = markup.format("It is not true that", "the fee is due.")
+        _, delivered = ask(gateway, api, agent, reply_of(api, text, stream=stream), stream=stream)
+        assert not any("not true" in claim for claim in gateway.judge.claims), kind
+        assert "the fee is due" not in delivered, kind
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("box", ["- [ ] ", "- [x] ", "1. [X] ", "> * [x] ", "- - [ ] "])
+def test_check_boxes_are_left_out_or_block(gateway: Gateway, box: str, api: str, stream: bool) -> None:
+    for rules in (BLOCK, STRIP):
+        reply = reply_of(api, f"{box}{TRUE}", stream=stream)
+        _, delivered = ask(gateway, api, gateway.agent(grounding=rules), reply, stream=stream)
+        assert "[" not in delivered
+        assert (TRUE in delivered) == (rules is STRIP)
 
 
 @pytest.mark.parametrize("stream", [True, False])
