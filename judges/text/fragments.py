@@ -37,6 +37,34 @@ _JOINERS: Final = frozenset("\u200c\u200d")
 _JOINED_SCRIPTS = re.compile("[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufeff]")
 """Scripts that need joiners and non-joiners: Arabic, Indian scripts, Tibetan, Khmer, Mongolian."""
 
+_COMMENT = re.compile(r"<!--(?:-?>|.*?--!?>)|<(?:[!?]|/(?![a-zA-Z]))[^>]*>", re.DOTALL)
+_TAG = re.compile(
+    r"</?(?P<name>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:[\s/]++"
+    r"|[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|(?![\"'>])[^\s>]++)?+)?+)*+)>"
+)
+"""Comments and tags, read as browsers read them."""
+_MAX_MARKUP_CHARS = 2000
+_SHOWN_TAGS_LISTED = (
+    "a abbr address article aside b big blockquote br caption center cite code dd dfn div dl dt em figcaption figure "
+    "font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd label li main mark nav ol p pre q rt ruby samp section "
+    "small span strong sub summary sup table tbody td tfoot th thead time tr tt u ul var wbr"
+)
+_SHOWN_TAGS: Final = frozenset(_SHOWN_TAGS_LISTED.split())
+"""Elements whose text browsers show as it is. Any other element may strike it out or hide it."""
+_OTHER_TAGS_LISTED = (
+    "acronym applet area audio base basefont bdi bdo body button canvas col colgroup data datalist del details dialog "
+    "dir embed fieldset form frame frameset head hgroup html iframe image input keygen legend link listing map marquee "
+    "math menu meta meter nobr noembed noframes noscript object optgroup option output param picture plaintext "
+    "progress rb rp rtc s script search select slot source strike style svg template textarea title track video xmp"
+)
+_OTHER_TAGS: Final = frozenset(_OTHER_TAGS_LISTED.split())
+"""All other elements. A name in angle brackets that isn't an element may be that of a document."""
+_INLINE_TAGS_LISTED = (
+    "a abbr b big cite code dfn em font i ins kbd label mark q rt ruby samp small span strong time tt u var wbr"
+)
+_INLINE_TAGS: Final = frozenset(_INLINE_TAGS_LISTED.split())
+"""Elements that may be inside a word; all others separate words."""
+
 
 class FragmentKind(StrEnum):
     """The kind of a fragment. A fragment of any kind other than ``TEXT`` and ``SYNTAX`` may contain something that a
@@ -100,6 +128,32 @@ def text_fragments(text: str, start: int, end: int) -> Iterator[Fragment]:
         at = found.end()
     if end > at:
         yield Fragment(at, end, FragmentKind.TEXT, join_surrogates(text[at:end]))
+
+
+def markup_fragments(text: str, start: int, end: int, resolves: Resolves | None) -> list[Fragment]:
+    """Return the fragments of a comment or tag. If it doesn't end here, it may end in later text, so its beginning is
+    unjudged."""
+    limit = text.rfind(">", start, min(end, start + _MAX_MARKUP_CHARS)) + 1
+    if comment := _COMMENT.match(text, start, limit):
+        return [Fragment(start, comment.end(), FragmentKind.COMMENT)]
+    tag = _TAG.match(text, start, limit)
+    if tag is None:
+        return [Fragment(start, start + 1, FragmentKind.STRUCK)]
+    name, stop = tag["name"].lower(), tag.end()
+    if name not in _SHOWN_TAGS:
+        is_marker = name not in _OTHER_TAGS and resolves is not None and resolves(tag[0])
+        return [Fragment(start, stop, FragmentKind.MARKER if is_marker else FragmentKind.STRUCK)]
+    said = "" if name in _INLINE_TAGS else "^" if name == "sup" and tag[0][1] != "/" else " "
+    attributes = tag["attributes"].strip().rstrip("/").rstrip()
+    if not attributes:
+        return [Fragment(start, stop, FragmentKind.SYNTAX, said)]
+    begin = tag.start("attributes") + tag["attributes"].index(attributes)
+    close = begin + len(attributes)
+    return [
+        Fragment(start, begin, FragmentKind.SYNTAX, said),
+        Fragment(begin, close, FragmentKind.ATTRIBUTE),
+        Fragment(close, stop, FragmentKind.SYNTAX),
+    ]
 
 
 def has_symbol(text: str) -> bool:

@@ -11,6 +11,7 @@ from judges.text.fragments import (
     FragmentKind,
     Resolves,
     join_surrogates,
+    markup_fragments,
     spoken,
     text_fragments,
 )
@@ -86,13 +87,6 @@ _TOKEN = re.compile(
     r"|(?P<marks>\*+|_+)"
     r"|(?P<angle><[^<>\n]{1,120}>)"
 )
-_COMMENT = re.compile(r"<!--(?:-?>|.*?--!?>)|<(?:[!?]|/(?![a-zA-Z]))[^>]*>", re.DOTALL)
-_TAG = re.compile(
-    r"</?(?P<name>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:[\s/]++"
-    r"|[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|(?![\"'>])[^\s>]++)?+)?+)*+)>"
-)
-"""Comments and tags, read as browsers read them."""
-_MAX_MARKUP_CHARS = 2000
 _INNER = re.compile(_BRACKET)
 _MARKING = frozenset(["cite", "bracket", "nested", "angle", "markup", "note"])
 """Tokens that may be citation markers."""
@@ -103,27 +97,6 @@ _UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[\]({&]
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"^[ \t>]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
-
-_SHOWN_TAGS_LISTED = (
-    "a abbr address article aside b big blockquote br caption center cite code dd dfn div dl dt em figcaption figure "
-    "font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd label li main mark nav ol p pre q rt ruby samp section "
-    "small span strong sub summary sup table tbody td tfoot th thead time tr tt u ul var wbr"
-)
-_SHOWN_TAGS: Final = frozenset(_SHOWN_TAGS_LISTED.split())
-"""Elements whose text browsers show as it is. Any other element may strike it out or hide it."""
-_OTHER_TAGS_LISTED = (
-    "acronym applet area audio base basefont bdi bdo body button canvas col colgroup data datalist del details dialog "
-    "dir embed fieldset form frame frameset head hgroup html iframe image input keygen legend link listing map marquee "
-    "math menu meta meter nobr noembed noframes noscript object optgroup option output param picture plaintext "
-    "progress rb rp rtc s script search select slot source strike style svg template textarea title track video xmp"
-)
-_OTHER_TAGS: Final = frozenset(_OTHER_TAGS_LISTED.split())
-"""All other elements. A name in angle brackets that isn't an element may be that of a document."""
-_INLINE_TAGS_LISTED = (
-    "a abbr b big cite code dfn em font i ins kbd label mark q rt ruby samp small span strong time tt u var wbr"
-)
-_INLINE_TAGS: Final = frozenset(_INLINE_TAGS_LISTED.split())
-"""Elements that may be inside a word; all others separate words."""
 
 
 def plain(text: str) -> str:
@@ -319,7 +292,7 @@ def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
         case "note":
             return _note(text, found, resolves)
         case "markup":
-            return _markup(text, start, end, resolves)
+            return markup_fragments(text, start, end, resolves)
         case _:
             return _simple_token(found)
 
@@ -445,32 +418,6 @@ def _note(text: str, found: re.Match[str], resolves: Resolves | None) -> list[Fr
         Fragment(start, inner, FragmentKind.SYNTAX, "^"),
         Fragment(inner, after, FragmentKind.TEXT, digits),
         Fragment(after, stop, FragmentKind.SYNTAX, " "),
-    ]
-
-
-def _markup(text: str, start: int, end: int, resolves: Resolves | None) -> list[Fragment]:
-    """Return the fragments of a comment or tag. If it doesn't end here, it may end in later text, so its beginning is
-    unjudged."""
-    limit = text.rfind(">", start, min(end, start + _MAX_MARKUP_CHARS)) + 1
-    if comment := _COMMENT.match(text, start, limit):
-        return [Fragment(start, comment.end(), FragmentKind.COMMENT)]
-    tag = _TAG.match(text, start, limit)
-    if tag is None:
-        return [Fragment(start, start + 1, FragmentKind.STRUCK)]
-    name, stop = tag["name"].lower(), tag.end()
-    if name not in _SHOWN_TAGS:
-        is_marker = name not in _OTHER_TAGS and resolves is not None and resolves(tag[0])
-        return [Fragment(start, stop, FragmentKind.MARKER if is_marker else FragmentKind.STRUCK)]
-    said = "" if name in _INLINE_TAGS else "^" if name == "sup" and tag[0][1] != "/" else " "
-    attributes = tag["attributes"].strip().rstrip("/").rstrip()
-    if not attributes:
-        return [Fragment(start, stop, FragmentKind.SYNTAX, said)]
-    begin = tag.start("attributes") + tag["attributes"].index(attributes)
-    close = begin + len(attributes)
-    return [
-        Fragment(start, begin, FragmentKind.SYNTAX, said),
-        Fragment(begin, close, FragmentKind.ATTRIBUTE),
-        Fragment(close, stop, FragmentKind.SYNTAX),
     ]
 
 

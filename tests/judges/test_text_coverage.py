@@ -100,7 +100,7 @@ def test_ordinary_reply_is_judged_or_harmless(text: str) -> None:
         ("Wait \udb40\udc6224 hours.", [("invisible", "\udb40\udc62")]),
         ("Wait ~24 hours, in ~/lamp or ~ 24 hours.", []),
         ("[Wait]: https://example.com/terms\n24 hours.", [("link", "[Wait]")]),
-        ("[x]: # (Stay)\n24 hours.", [("link", "[x]"), ("link", "#"), ("link", " (Stay)")]),
+        ("[x]: # (Stay)\n24 hours.", [("link", "[x]"), ("link", "# (Stay)")]),
         ("Wait ![now](https://example.com/terms) hours.", [("attribute", "![now](https://example.com/terms)")]),
         ("Wait ![](https://example.com/terms) 24 hours.", []),
         ("- [ ] Wait 24 hours.", [("symbol", "[ ] ")]),
