@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
-from judges.text.fragments import SYMBOLS, Fragment, FragmentKind, Resolves, is_symbol, join_surrogates
-from judges.text.markdown import code_fragments, fragments
+from judges.text.fragments import SYMBOLS, Fragment, FragmentKind, Resolves, code_fragments, is_symbol, join_surrogates
+from judges.text.markdown import fragments
 from judges.types import ClaimVerdict, Part, Sentence, Span, Standing
 
 CODE = "code"

@@ -13,9 +13,9 @@ from judges.claims.claim_context import COLON, QUESTION, ContextFinder, fold, ha
 from judges.claims.harmless import HarmlessText
 from judges.claims.known_text import AnyText, KnownText
 from judges.concurrency import MAX_INLINE_CHARS, run
-from judges.text.fragments import Fragment, FragmentKind, Resolves, spoken
+from judges.text.fragments import Fragment, FragmentKind, Resolves, code_fragments, spoken
 from judges.text.languages.rules import LANGUAGES, claim_rules
-from judges.text.markdown import ROW, cell_fragments, code_fragments, fragments, verbalise_row
+from judges.text.markdown import ROW, cell_fragments, fragments, verbalise_row
 from judges.types import Claim, Sentence, Span
 
 _CODE = re.compile(r"\s*(`{1,3})[^`]+\1[\s.:]*\Z")

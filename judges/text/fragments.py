@@ -64,6 +64,7 @@ _INLINE_TAGS_LISTED = (
 )
 _INLINE_TAGS: Final = frozenset(_INLINE_TAGS_LISTED.split())
 """Elements that may be inside a word; all others separate words."""
+_FENCE = re.compile(r"^[ \t>]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
 
 
 class FragmentKind(StrEnum):
@@ -153,6 +154,43 @@ def markup_fragments(text: str, start: int, end: int, resolves: Resolves | None)
         Fragment(start, begin, FragmentKind.SYNTAX, said),
         Fragment(begin, close, FragmentKind.ATTRIBUTE),
         Fragment(close, stop, FragmentKind.SYNTAX),
+    ]
+
+
+def code_fragments(text: str, *, info: bool = True) -> list[Fragment]:
+    """Return the fragments of a fenced block. The fences are syntax except for the info string, and each line of code
+    is text. ``info`` says whether a judge reads the info string."""
+    found: list[Fragment] = []
+    at = 0
+    for fence in _FENCE.finditer(text):
+        found += _lines(text, at, fence.start())
+        found.append(Fragment(fence.start(), fence.end("marks"), FragmentKind.SYNTAX))
+        if fence["info"]:
+            found.append(Fragment(*fence.span("info"), FragmentKind.TEXT, fence["info"] if info else ""))
+        at = fence.end()
+    return [*found, *_lines(text, at, len(text))]
+
+
+def _lines(text: str, start: int, end: int) -> Iterator[Fragment]:
+    while start < end:
+        stop = text.find("\n", start, end) + 1 or end
+        line = text[start:stop]
+        yield Fragment(start, stop, FragmentKind.TEXT if line.strip() else FragmentKind.SYNTAX, join_surrogates(line))
+        start = stop
+
+
+def note_fragments(text: str, found: re.Match[str], resolves: Resolves | None) -> list[Fragment]:
+    """Return the fragments of a superscript number: a citation marker, or a power if it follows a number."""
+    start, stop = found.span()
+    digits = found[0][len("<sup>") : -len("</sup>")]
+    marker = f"[{digits.strip('[]')}]"
+    if not text[max(0, start - 1) : start].isdecimal() and (resolves is None or resolves(marker)):
+        return [Fragment(start, stop, FragmentKind.MARKER)]
+    inner, after = start + len("<sup>"), stop - len("</sup>")
+    return [
+        Fragment(start, inner, FragmentKind.SYNTAX, "^"),
+        Fragment(inner, after, FragmentKind.TEXT, digits),
+        Fragment(after, stop, FragmentKind.SYNTAX, " "),
     ]
 
 

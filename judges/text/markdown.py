@@ -10,8 +10,9 @@ from judges.text.fragments import (
     Fragment,
     FragmentKind,
     Resolves,
-    join_surrogates,
+    code_fragments,
     markup_fragments,
+    note_fragments,
     spoken,
     text_fragments,
 )
@@ -96,7 +97,6 @@ _UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[\]({&]
 """A text without markup and invisible characters; most sentences are one."""
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
-_FENCE = re.compile(r"^[ \t>]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
 
 
 def plain(text: str) -> str:
@@ -149,20 +149,6 @@ def fragments(text: str, resolves: Resolves | None = None) -> list[Fragment]:
             found += _definition(definition, resolves)
             start = definition.end()
     return [*found, *_inline(text, start, len(text), resolves)]
-
-
-def code_fragments(text: str, *, info: bool = True) -> list[Fragment]:
-    """Return the fragments of a fenced block. The fences are syntax except for the info string, and each line of code
-    is text. ``info`` says whether a judge reads the info string."""
-    found: list[Fragment] = []
-    at = 0
-    for fence in _FENCE.finditer(text):
-        found += _lines(text, at, fence.start())
-        found.append(Fragment(fence.start(), fence.end("marks"), FragmentKind.SYNTAX))
-        if fence["info"]:
-            found.append(Fragment(*fence.span("info"), FragmentKind.TEXT, fence["info"] if info else ""))
-        at = fence.end()
-    return [*found, *_lines(text, at, len(text))]
 
 
 def cell_fragments(text: str, parts: Sequence[Fragment]) -> list[list[Fragment]]:
@@ -224,14 +210,6 @@ def _gap(start: int, end: int) -> Iterator[Fragment]:
         yield Fragment(start, end, FragmentKind.SYNTAX)
 
 
-def _lines(text: str, start: int, end: int) -> Iterator[Fragment]:
-    while start < end:
-        stop = text.find("\n", start, end) + 1 or end
-        line = text[start:stop]
-        yield Fragment(start, stop, FragmentKind.TEXT if line.strip() else FragmentKind.SYNTAX, join_surrogates(line))
-        start = stop
-
-
 def _inline(text: str, start: int, end: int, resolves: Resolves | None) -> Iterator[Fragment]:
     """Yield the fragments of inline Markdown in ``text[start:end]``."""
     if not _MARKED.search(text, start, end):
@@ -290,7 +268,7 @@ def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
         case "close":
             return _close(text, start, end)
         case "note":
-            return _note(text, found, resolves)
+            return note_fragments(text, found, resolves)
         case "markup":
             return markup_fragments(text, start, end, resolves)
         case _:
@@ -404,21 +382,6 @@ def _destination(link: re.Match[str]) -> Iterator[Fragment]:
             yield Fragment(start, stop, FragmentKind.LINK)
             at = stop
     yield from _gap(at, link.end())
-
-
-def _note(text: str, found: re.Match[str], resolves: Resolves | None) -> list[Fragment]:
-    """Return the fragments of a superscript number: a citation marker, or a power if it follows a number."""
-    start, stop = found.span()
-    digits = found[0][len("<sup>") : -len("</sup>")]
-    marker = f"[{digits.strip('[]')}]"
-    if not text[max(0, start - 1) : start].isdecimal() and (resolves is None or resolves(marker)):
-        return [Fragment(start, stop, FragmentKind.MARKER)]
-    inner, after = start + len("<sup>"), stop - len("</sup>")
-    return [
-        Fragment(start, inner, FragmentKind.SYNTAX, "^"),
-        Fragment(inner, after, FragmentKind.TEXT, digits),
-        Fragment(after, stop, FragmentKind.SYNTAX, " "),
-    ]
 
 
 def _is_emphasis(found: re.Match[str]) -> bool:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.text.fragments import FragmentKind, spoken
-from judges.text.markdown import code_fragments, fragments
+from judges.text.fragments import FragmentKind, code_fragments, spoken
+from judges.text.markdown import fragments
 
 SYNTAX = st.sampled_from(
     [
