@@ -241,12 +241,7 @@ class _ChoiceReplay:
             return replace(inputs, chunks=chunks)
         places = {old: kept.index(p) for old, p in enumerate(choice.positions) if p in kept}
         claims = [_moved(claim, places) for claim in inputs.claims]
-        citations = [
-            replace(citation, document_index=places.get(citation.document_index))
-            if citation.document_index is not None
-            else citation
-            for citation in inputs.citations
-        ]
+        citations = [citation.moved(places) for citation in inputs.citations]
         support = {(span, places[i]): score for (span, i), score in inputs.cited_support.items() if i in places}
         return replace(inputs, chunks=chunks, claims=claims, citations=citations, cited_support=support)
 

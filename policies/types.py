@@ -1,7 +1,7 @@
 """The types used by policies. Judges return verdicts; policies return decisions."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,7 +11,7 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 from judges.llm_types import LlmScore
-from judges.types import Chunk, ClaimVerdict, Consistency, QuestionPart, Span
+from judges.types import Chunk, ClaimVerdict, Consistency, Label, QuestionPart, Span
 
 
 class Action(StrEnum):
@@ -127,17 +127,51 @@ class Citation:
     """A citation in the reply, or one that the caller reports. ``marker`` is its text (``[1]``).
 
     ``document_index`` is None if the marker matches no document in the request; ``sentence_index`` is None for a
-    reported citation.
+    reported citation. If several documents have the cited name, ``document_index`` is the one that supports the
+    sentence, or the first, and ``other_documents`` are the others.
     """
 
     marker: str
     document_index: int | None = None
+    other_documents: tuple[int, ...] = ()
     sentence_index: int | None = None
     span: Span | None = None
     """The position of the marker in the reply, or None if it is not in the text."""
     reported: bool = False
     """True if the caller reports the citation. A reported citation counts whether or not it matches a document in the
     request."""
+
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """The indices of all documents that the citation may refer to."""
+        return () if self.document_index is None else (self.document_index, *self.other_documents)
+
+    def moved(self, places: Mapping[int, int]) -> "Citation":
+        """Return the citation with the new indices of its documents. ``places`` leaves out documents that no longer
+        exist."""
+        moved = tuple(places[index] for index in self.documents if index in places)
+        return replace(self, document_index=next(iter(moved), None), other_documents=moved[1:])
+
+    def attributed(self, claims: Iterable[ClaimVerdict]) -> "Citation":
+        """Return the citation with the document that supports ``claims``, which are those of its sentence. If none
+        does, the document stays the same."""
+        if not self.other_documents:
+            return self
+        supported = [claim for claim in claims if claim.label is Label.SUPPORTED]
+        scores = {index: max((_support(claim, index) for claim in supported), default=0.0) for index in self.documents}
+        best = max(self.documents, key=scores.__getitem__)
+        if scores[best] <= _LIKELY:
+            return self
+        others = tuple(sorted(index for index in self.documents if index != best))
+        return replace(self, document_index=best, other_documents=others)
+
+
+_LIKELY = 0.5
+
+
+def _support(claim: ClaimVerdict, document: int) -> float:
+    is_best = claim.best_source is not None and claim.best_source.document_index == document
+    return 1.0 if is_best else claim.support.get(document, 0.0)
 
 
 INVISIBLE = "invisible"

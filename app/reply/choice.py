@@ -224,7 +224,8 @@ class Choice:
         """Release the sentence without the parts ``left_out``. Return its text, adjusted to the preceding text."""
         sentence = verdict.sentence
         structure = self.is_json and sentence.in_code and not sentence.plain
-        citations = [] if structure else cite_sentence(sentence, self._context.names)
+        found = [] if structure else cite_sentence(sentence, self._context.names)
+        citations = [citation.attributed(verdict.claims) for citation in found]
         judged = self._judged(verdict)
         text, end = self._follow(text, judged.field)
         length = len(sentence.text.rstrip()) - sum(span.end - span.start for span in left_out)

@@ -42,7 +42,8 @@ def cite_reply(sentences: Sequence[JudgedSentence], text: str, names: DocumentNa
         if index is not None:
             cited.setdefault(index, []).append(citation)
     for judged, _ in shown:
-        judged.citations = cited.get(judged.verdict.sentence.index, [])
+        found = cited.get(judged.verdict.sentence.index, ())
+        judged.citations = [citation.attributed(judged.verdict.claims) for citation in found]
 
 
 def cited_by_upstream(
@@ -55,17 +56,21 @@ def cited_by_upstream(
     contains the position of each document in the request."""
     found: list[Citation] = []
     starts, owners = [judged.begin for judged in sentences], _owners(sentences)
+    claims = {judged.verdict.sentence.index: judged.verdict.claims for judged in sentences}
     for citation in cited:
-        index = next((i for name in citation.names if (i := names.get(name)) is not None), None)
+        documents = names.first_named(citation.names)
         if citation.document in positions:
-            index = positions.index(citation.document)
+            documents = (positions.index(citation.document),)
         sentence = None if citation.place is None else owners[bisect_right(starts, citation.place)]
         if citation.place is None or sentence is not None:
-            found.append(
-                Citation(
-                    marker=citation.marker, document_index=index, sentence_index=sentence, reported=citation.unreadable
-                )
+            cites = Citation(
+                marker=citation.marker,
+                document_index=next(iter(documents), None),
+                other_documents=documents[1:],
+                sentence_index=sentence,
+                reported=citation.unreadable,
             )
+            found.append(cites if sentence is None else cites.attributed(claims[sentence]))
     return found
 
 

@@ -133,11 +133,14 @@ def choice_log(
     reports. Citations in the text come from ``sentences``. For a sentence that was left out, they are read from its
     text.
     """
+    claims: dict[int | None, Sequence[ClaimVerdict]] = {
+        sentence.verdict.sentence.index: sentence.verdict.claims for sentence in sentences
+    }
     found = inputs(
         unjudged=[text for sentence in sentences for text in unjudged_texts(sentence.verdict)],
         citations=[
             *(citation for sentence in sentences for citation in _citations_in(sentence, names)),
-            *cited,
+            *(each.attributed(claims.get(each.sentence_index, ())) for each in cited),
             *reported,
         ],
     )
@@ -157,7 +160,7 @@ def _citations_in(judged: JudgedSentence, names: DocumentNames) -> Iterator[Cita
         return
     sentence = judged.verdict.sentence
     for citation in find_citations(sentence.text, names):
-        yield replace(citation, sentence_index=sentence.index)
+        yield replace(citation, sentence_index=sentence.index).attributed(judged.verdict.claims)
 
 
 def llm_calls(findings: Findings) -> list[LlmCall]:

@@ -83,12 +83,12 @@ def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> 
     """Yield the citations that were sent to the client. Citation markers without a document are left out, because they
     concern only the request itself."""
     for citation in choice.inputs.citations if choice.delivered else ():
-        index, sentence = citation.document_index, citation.sentence_index
+        sentence = citation.sentence_index
         shown = sentence is None or sentence in choice.delivered
-        if shown and not _is_from_caller(citation) and (index is not None or citation.reported):
+        if shown and not _is_from_caller(citation) and (citation.documents or citation.reported):
+            in_run = {index: places[choice.positions[index]] for index in citation.documents}
             yield replace(
-                citation,
-                document_index=None if index is None else places[choice.positions[index]],
+                citation.moved(in_run),
                 sentence_index=None if sentence is None else sentence + sentences,
             )
 

@@ -146,6 +146,7 @@ def citation_json(citation: Citation, run_id: str, *, keep_text: bool) -> dict[s
     return {
         "marker": marker,
         "document": citation.document_index,
+        "other_documents": list(citation.other_documents),
         "sentence": citation.sentence_index,
         "reported": citation.reported,
     }
@@ -283,6 +284,7 @@ class _RecordBuilder:
                 Citation(
                     marker=citation["marker"],
                     document_index=None if document is None else places[document],
+                    other_documents=tuple(places[other] for other in citation.get("other_documents", ())),
                     sentence_index=None if sentence is None else sentence + self._sentences,
                     reported=citation["reported"],
                 )

@@ -1,7 +1,7 @@
 """Finds mentions of a request's documents by name."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +15,13 @@ _MOST_QUOTED = 256
 _JOINERS = "-/\\@._~%"
 _DIGITS = re.compile(r"[0-9]+")
 _EXTENSION = re.compile(r"[^\s/\\].{0,120}(\.[A-Za-z][A-Za-z0-9]{1,4})")
+Documents = tuple[int, ...]
+"""The indices of the documents with the same name, in order. Empty if no document has the name."""
+
 _SET_OFF = (('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("»", "«"), ("‘", "’"), ("《", "》"), ("「", "」"))
+
+
+_Mention = tuple[Documents, Span]
 
 
 @dataclass(slots=True)
@@ -32,53 +38,59 @@ class _Name:
     ``/kb/faq.md``. ``quoted`` means that it consists of ordinary words, so it counts only in quotation marks."""
 
     text: str
-    index: int
+    documents: Documents
     lead: int
     quoted: bool
 
 
 class DocumentNames:
-    """Finds documents by id, source, title or URL. If several documents have the same name, the first one is found."""
+    """Finds documents by id, source, title or URL. A name means all documents that have it, such as all passages of a
+    file."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.count = len(chunks)
         self._texts = tuple(chunk.text for chunk in chunks)
         self._quoted: dict[str, bool] = {}
-        self._ids: dict[str, int] = {}
-        self._folded: dict[str, int] = {}
+        self._ids: Mapping[str, Documents] = {}
+        self._folded: Mapping[str, Documents] = {}
         self._root = _Node()
         self._shapes: set[str] = set()
         self._extensions: set[str] = set()
         if not chunks:
             return
-        for index, chunk in enumerate(chunks):
-            self._ids.setdefault(chunk.id, index)
-        for index, chunk in enumerate(chunks):
-            for name in (chunk.id, chunk.source, chunk.url, chunk.title):
-                if name:
-                    self._folded.setdefault(_fold(name), index)
+        self._ids = _grouped((chunk.id, place) for place, chunk in enumerate(chunks))
+        self._folded = _grouped(
+            (_fold(name), place)
+            for place, chunk in enumerate(chunks)
+            for name in (chunk.id, chunk.source, chunk.url, chunk.title)
+            if name
+        )
         # An id with a number and letters, such as ``doc-3`` or ``hr7``, may be one of a series.
         self._shapes = {_shape(name) for name in self._ids if _DIGITS.search(name) and any(map(str.isalpha, name))}
         self._extensions = {match[1].casefold() for name in self._folded if (match := _EXTENSION.fullmatch(name))}
-        # A source with many documents is added only once, for its first document.
-        named = [(name, place) for place, chunk in enumerate(chunks) for name in (chunk.source, chunk.url) if name]
-        searched = {name.strip().rstrip("/"): index for name, index in reversed(named)}
-        for name, index in searched.items():
+        searched = _grouped(
+            (name.strip().rstrip("/"), place)
+            for place, chunk in enumerate(chunks)
+            for name in (chunk.source, chunk.url)
+            if name
+        )
+        for name, documents in searched.items():
             if _is_distinctive(name):
-                self._add(name, index)
-        titles = {(chunk.title or "").strip(): index for index, chunk in reversed(list(enumerate(chunks)))}
-        for title, index in titles.items():
+                self._add(name, documents)
+        titles = _grouped(((chunk.title or "").strip(), place) for place, chunk in enumerate(chunks))
+        for title, documents in titles.items():
             if title not in searched and _SHORTEST_NAME <= len(title) <= _LONGEST_NAME and _WORD.search(title):
-                self._add(title, index, quoted=True)
+                self._add(title, documents, quoted=True)
 
-    def get(self, name: str) -> int | None:
-        """Return the index of the document named ``name``. If no name matches exactly, case, a trailing slash and a URL
-        fragment are ignored."""
+    def get(self, name: str) -> Documents:
+        """Return the documents named ``name``. If no name matches exactly, case, a trailing slash and a URL fragment are
+        ignored."""
         exact, folded, page = lookup_forms(name)
-        for table, form in ((self._ids, exact), (self._folded, folded), (self._folded, page)):
-            if (index := table.get(form)) is not None:
-                return index
-        return None
+        return self._ids.get(exact) or self._folded.get(folded) or self._folded.get(page, ())
+
+    def first_named(self, names: Iterable[str]) -> Documents:
+        """Return the documents with the first of ``names`` that any document has."""
+        return next((documents for name in names if (documents := self.get(name))), ())
 
     def is_name(self, name: str) -> bool:
         """Return whether a document has exactly this name, ignoring case and a trailing slash."""
@@ -93,9 +105,9 @@ class DocumentNames:
     def _words(self) -> frozenset[str]:
         return frozenset(word for text in (*self._texts, *self._folded) for word in _WORDS.findall(text.casefold()))
 
-    def at_number(self, number: int) -> int | None:
-        """Return the index of the document numbered ``number`` in the prompt. Numbers start at 1."""
-        return number - 1 if 1 <= number <= self.count else None
+    def at_number(self, number: int) -> Documents:
+        """Return the document numbered ``number`` in the prompt. Numbers start at 1."""
+        return (number - 1,) if 1 <= number <= self.count else ()
 
     def resembles_name(self, name: str) -> bool:
         """Return whether ``name``, which is not a known name, looks like one: an id with another number, or a file with
@@ -115,9 +127,9 @@ class DocumentNames:
                 self._quoted[text] = found
         return found
 
-    def mentions(self, text: str) -> Iterator[tuple[int, Span]]:
+    def mentions(self, text: str) -> Iterator[_Mention]:
         """Yield each place where ``text`` mentions a source or URL in full, or a title in quotation marks, with the
-        document's index. The longest name wins; matches do not overlap."""
+        documents. The longest name wins; matches do not overlap."""
         folded = text.casefold()
         if not any(first in folded for first in self._root.after):
             return  # most text mentions no document, and this check takes a fifth of the time of finding the words
@@ -132,15 +144,15 @@ class DocumentNames:
             while at < len(words) and words[at][0] < found[1].end:
                 at += 1
 
-    def _add(self, name: str, index: int, *, quoted: bool = False) -> None:
+    def _add(self, name: str, documents: Documents, *, quoted: bool = False) -> None:
         words = list(_WORD.finditer(name))
         node = self._root
         for word in words:
             node = node.after.setdefault(word[0].casefold(), _Node())
-        node.names.append(_Name(name, index, words[0].start(), quoted))
+        node.names.append(_Name(name, documents, words[0].start(), quoted))
 
-    def _longest(self, text: str, words: Sequence[tuple[int, int]], at: int) -> tuple[int, Span] | None:
-        best: tuple[int, Span] | None = None
+    def _longest(self, text: str, words: Sequence[tuple[int, int]], at: int) -> _Mention | None:
+        best: _Mention | None = None
         node = self._root
         for place in range(at, len(words)):
             start, end = words[place]
@@ -152,8 +164,8 @@ class DocumentNames:
                 first = words[at][0] - name.lead
                 span = Span(first, first + len(name.text))
                 found = _is_set_off(text, span) if name.quoted else True
-                if found and _matches_at(text, name.text, span) and (best is None or span.end > best[1].end):
-                    best = (name.index, span)
+                if found and _matches_at(text, name.text, span):
+                    best = _longer(best, (name.documents, span))
         return best
 
 
@@ -162,6 +174,23 @@ def lookup_forms(name: str) -> tuple[str, str, str]:
     differences of case; and, for a URL, without its fragment."""
     folded = _fold(name)
     return name, folded, _fold(folded.partition("#")[0]) if "://" in folded else folded
+
+
+def _longer(first: _Mention | None, second: _Mention) -> _Mention:
+    """Return the longer of two mentions. If they are equally long, they differ in case, and both documents count."""
+    if first is None or second[1].end > first[1].end:
+        return second
+    if second[1].end < first[1].end:
+        return first
+    return tuple(sorted({*first[0], *second[0]})), first[1]
+
+
+def _grouped(named: Iterable[tuple[str, int]]) -> Mapping[str, Documents]:
+    """Group documents by name. Each document is listed once for a name."""
+    found: dict[str, dict[int, None]] = {}
+    for name, index in named:
+        found.setdefault(name, {})[index] = None
+    return {name: tuple(documents) for name, documents in found.items()}
 
 
 def _fold(name: str) -> str:

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from judges.types import Chunk, Sentence, Span
 from policies.citations.annotation_parsing import Annotation
-from policies.citations.document_names import DocumentNames
-from policies.citations.markers import BRACKETS, NAMING, MarkedDocument, documents_named, label_of, read_marker
+from policies.citations.document_names import DocumentNames, Documents
+from policies.citations.markers import BRACKETS, NAMING, MarkedDocuments, documents_named, label_of, read_marker
 from policies.types import Citation
 
 
@@ -107,17 +107,17 @@ _SHORT_LEAD = 3
 
 class FootnoteDefinitions:
     """The labels that ``text`` defines (``[^1]: faq.pdf``, ``[2] https://…``, or the numbers in its list of sources). A
-    defined label refers to the document named in its definition, regardless of the order of the documents.
+    defined label refers to the documents named in its definition, regardless of the order of the documents.
     """
 
     def __init__(self, text: str, names: DocumentNames) -> None:
-        self._targets: dict[str, int | None] = {}
+        self._targets: dict[str, Documents] = {}
         self.spans: list[Span] = []
         """The places where sources are listed rather than cited."""
         for match in _DEFINITION.finditer(text) if "[" in text else ():
-            index = _defined(match["text"], names, anywhere=bool(match["colon"]))
-            if index is not None or match["colon"]:  # Otherwise, it is a line that begins with a marker.
-                self._define(match, index)
+            documents = _defined(match["text"], names, anywhere=bool(match["colon"]))
+            if documents or match["colon"]:  # Otherwise, it is a line that begins with a marker.
+                self._define(match, documents)
         section, start = None, 0
         while section is None and start < len(text):
             end = text.find("\n", start + _SEARCHED_AT_ONCE)
@@ -125,34 +125,33 @@ class FootnoteDefinitions:
             section, start = _SECTION.search(text, start, end), end
         if section is not None:
             for match in _NUMBERED.finditer(text, section.end()):
-                if (index := _defined(match["text"], names)) is not None:
-                    self._define(match, index)
+                if documents := _defined(match["text"], names):
+                    self._define(match, documents)
             self.spans.append(Span(section.start(), len(text)))
 
-    def _define(self, match: re.Match[str], index: int | None) -> None:
+    def _define(self, match: re.Match[str], documents: Documents) -> None:
         self.spans.append(Span(*match.span()))
-        self._targets.setdefault(match["label"].casefold(), index)
+        self._targets.setdefault(match["label"].casefold(), documents)
 
     def __contains__(self, label: str) -> bool:
         return label.casefold() in self._targets
 
-    def resolve(self, label: str) -> Iterator[int]:
-        """Yield the document to which a defined label refers. Yield nothing if the definition names no document, for
+    def resolve(self, label: str) -> Documents:
+        """Return the documents to which a defined label refers. There are none if the definition names no document, for
         example because it is a remark."""
-        index = self._targets[label.casefold()]
-        if index is not None:
-            yield index
+        return self._targets[label.casefold()]
 
 
-def _defined(text: str, names: DocumentNames, *, anywhere: bool = False) -> int | None:
-    """Return the document that a line names at its beginning (or anywhere, with ``anywhere``), if it names exactly
-    one."""
-    if (index := names.get(text.strip(_QUOTES))) is not None:
-        return index
-    named = [(span.start, index) for index, span in names.mentions(text)]
-    if len({index for _, index in named}) != 1 or not (anywhere or named[0][0] <= _SHORT_LEAD):
-        return None
-    return named[0][1]
+def _defined(text: str, names: DocumentNames, *, anywhere: bool = False) -> Documents:
+    """Return the documents that have all names in a line, if the line has a name at its beginning (or anywhere, with
+    ``anywhere``)."""
+    if named := names.get(text.strip(_QUOTES)):
+        return named
+    mentions = list(names.mentions(text))
+    if not mentions or not (anywhere or mentions[0][1].start <= _SHORT_LEAD):
+        return ()
+    common = set(mentions[0][0]).intersection(*(documents for documents, _ in mentions))
+    return tuple(sorted(common))
 
 
 _CODE = re.compile(
@@ -195,47 +194,50 @@ def find_citations(
     citations = [
         Citation(
             marker=marker,
-            document_index=index,
+            document_index=next(iter(documents), None),
+            other_documents=documents[1:],
             sentence_index=None if listed.cover(span.start) else owners.at(span.start),
             span=span,
         )
-        for marker, index, span in found
+        for marker, documents, span in found
     ]
-    citations += (
-        Citation(
-            marker=annotation.marker,
-            document_index=next((i for name in annotation.names if (i := names.get(name)) is not None), None),
-            sentence_index=None if annotation.place is None else owners.at(annotation.place),
-            span=None if annotation.place is None else Span(annotation.place, annotation.place),
+    for annotation in annotations:
+        documents = names.first_named(annotation.names)
+        citations.append(
+            Citation(
+                marker=annotation.marker,
+                document_index=next(iter(documents), None),
+                other_documents=documents[1:],
+                sentence_index=None if annotation.place is None else owners.at(annotation.place),
+                span=None if annotation.place is None else Span(annotation.place, annotation.place),
+            )
         )
-        for annotation in annotations
-    )
     return tuple(citations)
 
 
 def _marked(
     text: str, names: DocumentNames, definitions: FootnoteDefinitions, code: Sequence[Span]
-) -> list[tuple[str, int | None, Span]]:
-    """Return the markers and document names in ``text``, each with its document and span, in text order."""
+) -> list[tuple[str, Documents, Span]]:
+    """Return the markers and document names in ``text``, each with its documents and span, in text order."""
     if _MAY_BE_CODE.search(text):
         code = [*code, *(Span(*match.span()) for match in _CODE.finditer(text) if not _is_name(match[0], names))]
     places = SpanIndex.of(code)
-    found: list[tuple[str, int | None, Span]] = []
+    found: list[tuple[str, Documents, Span]] = []
     for match in BRACKETS.finditer(text):
         if not places.cover(match.start()):
             span = Span(*match.span())
-            found += [(marker, index, span) for marker, index in _targets(text, match, names, definitions)]
+            found += [(marker, documents, span) for marker, documents in _targets(text, match, names, definitions)]
     markers = SpanIndex.of([*code, *(span for _, _, span in found)])
     found += [
-        (text[span.start : span.end], index, span)
-        for index, span in names.mentions(text)
+        (text[span.start : span.end], documents, span)
+        for documents, span in names.mentions(text)
         if not markers.cover(span.start)
     ]
     markers = SpanIndex.of([*code, *(span for _, _, span in found)])
     for match in NAMING.finditer(text):
         taken = markers.meet(Span(*match.span("named"))) or text.endswith("]", 0, match.start())
         if not taken:
-            found += [(match[0], index, Span(*match.span())) for index in documents_named(match[0], names)]
+            found += [(match[0], documents, Span(*match.span())) for documents in documents_named(match[0], names)]
     return sorted(found, key=lambda item: item[2].start)
 
 
@@ -247,20 +249,23 @@ def _is_name(code: str, names: DocumentNames) -> bool:
 
 def _targets(
     text: str, match: re.Match[str], names: DocumentNames, definitions: FootnoteDefinitions
-) -> Iterator[MarkedDocument]:
+) -> Iterator[MarkedDocuments]:
     label = label_of(match)
     if label in definitions:
-        return ((match[0], index) for index in definitions.resolve(label))
+        documents = definitions.resolve(label)
+        return iter([(match[0], documents)] if documents else [])
     return read_marker(text, match, names)
 
 
 def reported_citations(reported: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Citation, ...]:
     """Convert the citations that the caller reports. All of them count. An id, source, title or URL of a document
-    refers to that document."""
+    refers to that document, or to the first of several."""
     if not reported:
         return ()
     names = DocumentNames(chunks)
-    return tuple(Citation(marker=name, document_index=names.get(name), reported=True) for name in reported)
+    return tuple(
+        Citation(marker=name, document_index=next(iter(names.get(name)), None), reported=True) for name in reported
+    )
 
 
 def distinct_documents(citations: Sequence[Citation]) -> frozenset[int | str]:

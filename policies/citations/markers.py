@@ -7,7 +7,7 @@ therefore counts only if it names a document or can hardly refer to anything but
 import re
 from collections.abc import Iterator, Sequence
 
-from policies.citations.document_names import DocumentNames
+from policies.citations.document_names import DocumentNames, Documents
 
 BRACKETS = re.compile(
     r"\[(?P<square>[^\[\]\n]{1,200}?)\\?\]|【(?P<lens>[^【】\n]{1,200})】|［(?P<wide>[^［］\n]{1,200})］"
@@ -53,25 +53,26 @@ _INTERVAL = re.compile(
 )
 _LOOK_BACK = 40
 
-MarkedDocument = tuple[str, int | None]
-"""A marker as it appears in the text, and the index of its document (None if it matches no document in the request)."""
+MarkedDocuments = tuple[str, Documents]
+"""A marker as it appears in the text, and the documents that it refers to. If its name isn't unique, there are several;
+if it matches no document in the request, there are none."""
 
 
-def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterator[MarkedDocument]:
+def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterator[MarkedDocuments]:
     """Yield the citations in a bracket, given as a ``match`` of ``BRACKETS`` in ``text``."""
     whole = match[0]
     content = label_of(match)
     if match["lens"] is not None or "†" in content:
         yield from _lens(whole, content, names)
         return
-    if (index := names.get(content)) is not None and not content.isdecimal():
-        yield whole, index
+    if (named := names.get(content)) and not content.isdecimal():
+        yield whole, named
         return
     # A number in a link text may mean anything, and a bracket in a document may simply be repeated.
     strays = not text.startswith("(", match.end()) and not names.is_in_documents(whole)
-    for marker, index in _square(text, match, content, names):
-        if index is not None or strays:
-            yield marker, index
+    for marker, documents in _square(text, match, content, names):
+        if documents or strays:
+            yield marker, documents
 
 
 def names_only_documents(bracket: str, names: DocumentNames) -> bool:
@@ -81,48 +82,49 @@ def names_only_documents(bracket: str, names: DocumentNames) -> bool:
     return bool(documents_named(bracket, names))
 
 
-def documents_named(bracket: str, names: DocumentNames) -> Sequence[int]:
-    """Return the documents that a bracketed text names, as in ``names_only_documents``; none if it contains anything
-    else.
+def documents_named(bracket: str, names: DocumentNames) -> Sequence[Documents]:
+    """Return the documents of each name in a bracketed text, as in ``names_only_documents``; none if it contains
+    anything else.
 
     Other brackets contain numbers of many kinds, so only names count in them.
     """
     content = _LEAD.sub("", bracket.strip(_BRACKETS).strip(_QUOTES), count=1).strip(_QUOTES)
-    if (index := names.get(content)) is not None and not content.isdecimal():
-        return [index] if _is_place(_fragment_of(content, names), names) else []
+    if (named := names.get(content)) and not content.isdecimal():
+        return [named] if _is_place(_fragment_of(content, names), names) else []
     if bracket[0] == "【" or "†" in content:
         match = _LENS.fullmatch(content)
         return _document_in_lens(match, content, names) if match is not None else []
     return _documents_listed(content, names, numbers=bracket[0] in _NUMBERING)
 
 
-def _document_in_lens(match: re.Match[str], content: str, names: DocumentNames) -> Sequence[int]:
+def _document_in_lens(match: re.Match[str], content: str, names: DocumentNames) -> Sequence[Documents]:
     name, _, place = (match["name"] or "").partition("†")
     name = name.strip()
-    known = name.casefold() in ("", "source") or names.get(name) is not None
-    index = _of_lens(match, content, names) if known else None
+    known = name.casefold() in ("", "source") or names.get(name)
+    documents = _of_lens(match, content, names) if known else ()
     places = _is_place(place, names) and _is_place(_fragment_of(name, names), names)
-    return [index] if index is not None and places else []
+    return [documents] if documents and places else []
 
 
-def _documents_listed(content: str, names: DocumentNames, *, numbers: bool) -> Sequence[int]:
-    """Return the documents in a list such as ``1, faq.pdf, p. 3``; none if anything else is in it."""
+def _documents_listed(content: str, names: DocumentNames, *, numbers: bool) -> Sequence[Documents]:
+    """Return the documents of each name or number in a list such as ``1, faq.pdf, p. 3``; none if anything else is in
+    it."""
     label = _LABEL.match(content)
-    found: list[int] = []
+    found: list[Documents] = []
     for part in _SEPARATOR.split(content[label.end() :] if label else content):
         part = part.strip(_QUOTES)
         if found and _PLACE_ALONE.fullmatch(part):
             continue
-        index = _numbered_or_named(part, names) if numbers else _named(part, names)
-        if index is None or not _is_place(_place_in(part, names), names):
+        documents = _numbered_or_named(part, names) if numbers else _named(part, names)
+        if not documents or not _is_place(_place_in(part, names), names):
             return []
-        found.append(index)
+        found.append(documents)
     return found
 
 
 def _place_in(part: str, names: DocumentNames) -> str:
     """Return the location in a part that names a document, or "" if it has none."""
-    if names.get(part) is not None:
+    if names.get(part):
         return _fragment_of(part, names)
     return place[0] if (place := _PLACE.search(part)) else ""
 
@@ -138,13 +140,13 @@ def _is_place(place: str, names: DocumentNames) -> bool:
     return not place or _NUMBERED_PLACE.fullmatch(place) is not None or names.knows_words(place)
 
 
-def _numbered_or_named(part: str, names: DocumentNames) -> int | None:
+def _numbered_or_named(part: str, names: DocumentNames) -> Documents:
     if several := _RANGE.fullmatch(part):
-        return int(several[2]) - 1 if 0 < int(several[1]) < int(several[2]) <= names.count else None
-    if not part.isdecimal() and (index := _named(part, names)) is not None:
-        return index
+        return names.at_number(int(several[2])) if 0 < int(several[1]) < int(several[2]) else ()
+    if not part.isdecimal() and (named := _named(part, names)):
+        return named
     number = _NUMBER.fullmatch(part)
-    return names.at_number(int(number[1])) if number else None
+    return names.at_number(int(number[1])) if number else ()
 
 
 def label_of(match: re.Match[str]) -> str:
@@ -152,7 +154,7 @@ def label_of(match: re.Match[str]) -> str:
     return (match["square"] or match["wide"] or match["lens"]).strip()
 
 
-def _square(text: str, match: re.Match[str], content: str, names: DocumentNames) -> Iterator[MarkedDocument]:
+def _square(text: str, match: re.Match[str], content: str, names: DocumentNames) -> Iterator[MarkedDocuments]:
     if _UNBALANCED.search(content) or _THOUSANDS.fullmatch(content) or _is_code_or_maths(text, match, content):
         return
     label = _LABEL.match(content)
@@ -162,58 +164,56 @@ def _square(text: str, match: re.Match[str], content: str, names: DocumentNames)
     yield from _listed(parts, names)
 
 
-def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[MarkedDocument]:
+def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[MarkedDocuments]:
     """Yield the citations in a list such as ``1, 3-5``, ``faq, 2`` or ``4, p. 17``, up to the first part that is not a
     citation."""
     for part in parts:
         if (several := _RANGE.fullmatch(part)) and 0 < int(several[1]) < int(several[2]) <= names.count:
             for position in range(int(several[1]), int(several[2]) + 1):
-                yield f"[{position}]", position - 1
-        elif not part.isdecimal() and (index := _named(part, names)) is not None:
-            yield f"[{part}]", index
+                yield f"[{position}]", names.at_number(position)
+        elif not part.isdecimal() and (named := _named(part, names)):
+            yield f"[{part}]", named
         elif number := _NUMBER.fullmatch(part):
-            index = names.at_number(int(number[1]))
-            index = names.get(part) if index is None else index
-            if index is None and int(number[1]) > _LARGEST_STRAY:
+            documents = names.at_number(int(number[1])) or names.get(part)
+            if not documents and int(number[1]) > _LARGEST_STRAY:
                 return
-            yield f"[{part}]", index
+            yield f"[{part}]", documents
         elif names.resembles_name(part):
-            yield f"[{part}]", None
+            yield f"[{part}]", ()
         else:
             return
 
 
-def _named(part: str, names: DocumentNames) -> int | None:
-    """Return the document that ``part`` names. It may include a location in the document (``faq.pdf p. 3``, ``faq:2``,
+def _named(part: str, names: DocumentNames) -> Documents:
+    """Return the documents that ``part`` names. It may include a location in the document (``faq.pdf p. 3``, ``faq:2``,
     ``faq#leave``)."""
-    if (index := names.get(part)) is not None:
-        return index
+    if named := names.get(part):
+        return named
     place = _PLACE.search(part)
     name = part[: place.start()].rstrip() if place else ""
-    return names.get(name) if name and not name.isdecimal() else None
+    return names.get(name) if name and not name.isdecimal() else ()
 
 
-def _lens(whole: str, content: str, names: DocumentNames) -> Iterator[MarkedDocument]:
+def _lens(whole: str, content: str, names: DocumentNames) -> Iterator[MarkedDocuments]:
     """Yield the citations in lenticular brackets: ``4†source``, ``1:0†name`` (message and result numbers, starting at
     zero), an id or a number. Anything else is not a citation, because Chinese and Japanese also use such brackets for
     headings."""
     match = _LENS.fullmatch(content)
     if match is None:
-        if (index := names.get(content)) is not None:
-            yield whole, index
+        if named := names.get(content):
+            yield whole, named
         return
-    if (index := _of_lens(match, content, names)) is not None or not names.is_in_documents(whole):
-        yield whole, index
+    if (documents := _of_lens(match, content, names)) or not names.is_in_documents(whole):
+        yield whole, documents
 
 
-def _of_lens(match: re.Match[str], content: str, names: DocumentNames) -> int | None:
+def _of_lens(match: re.Match[str], content: str, names: DocumentNames) -> Documents:
     name = (match["name"] or "").partition("†")[0].strip()
-    index = names.get(name) if name else None
-    if index is not None or (match["message"] and name.casefold() not in ("", "source")):
-        return index
+    named = names.get(name) if name else ()
+    if named or (match["message"] and name.casefold() not in ("", "source")):
+        return named
     number = int(match["number"])
-    index = names.at_number(number + 1 if match["message"] else number)
-    return names.get(content) if index is None else index
+    return names.at_number(number + 1 if match["message"] else number) or names.get(content)
 
 
 def _is_code_or_maths(text: str, match: re.Match[str], content: str) -> bool:

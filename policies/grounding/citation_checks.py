@@ -12,7 +12,8 @@ from policies.types import Action, Citation, PolicyInputs, Violation
 FABRICATED = "fabricated"
 """A citation that matches no document in the request."""
 MISATTRIBUTED = "misattributed"
-"""A citation of a document that does not support its sentence, even if another document does."""
+"""A citation of a document that does not support its sentence, even if another document does. If several documents have
+the cited name, none of them supports the sentence."""
 
 
 def check_min_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
@@ -56,7 +57,7 @@ def check_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Vio
             yield _fabricated(rules, inputs, citation)
         elif claims := by_sentence.get(-1 if where is None else where):
             supporting = {i for c in claims for i in range(len(inputs.chunks)) if _supports(rules, inputs, i, c)}
-            if citation.document_index not in supporting:
+            if supporting.isdisjoint(citation.documents):
                 yield _misattributed(rules, inputs, citation, citation.document_index, supporting)
 
 

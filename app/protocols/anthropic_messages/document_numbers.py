@@ -53,7 +53,9 @@ class DocumentNumbers:
             return UpstreamCitation(
                 choice=0, place=place, marker=marker, document=block.document, unreadable=block.document is None
             )
-        return UpstreamCitation(choice=0, place=place, marker=marker, document=self._named(marker))
+        # An upstream names the documents that it found by source or URL.
+        is_name = any(marker in (chunk.url, chunk.source) for chunk in self._chunks)
+        return UpstreamCitation(choice=0, place=place, marker=marker, names=(marker,) if is_name else ())
 
     def says(self, quoted: str) -> bool:
         """Return whether a document of the request contains the text."""
@@ -127,10 +129,6 @@ class DocumentNumbers:
         kind = name_of(citation.get("type"))
         number = citation.get(_NUMBERS[kind][1]) if kind in _NUMBERS else None
         return f"{kind} {number}" if isinstance(number, int) else kind
-
-    def _named(self, marker: str) -> int | None:
-        """Return the document with that source or URL, for citations of documents that the upstream found."""
-        return next((i for i, chunk in enumerate(self._chunks) if marker in (chunk.url, chunk.source)), None)
 
 
 def document_key(citation: Mapping[str, Any]) -> tuple[str, Any]:

@@ -3,7 +3,7 @@ documents that they cite, and answer the question.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -19,6 +19,8 @@ _log = structlog.stdlib.get_logger(__name__)
 
 _MOST_CITED = 32
 """The maximum number of claims that are compared with the documents that they cite."""
+_MOST_NAMED = 8
+"""The maximum number of documents with the same name that a claim is compared with."""
 
 
 def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
@@ -81,16 +83,18 @@ def cited_support(*, timeout_s: float) -> FinalCheck:
 
 
 def _open(reply: WholeReply) -> Iterator[tuple[ClaimVerdict, list[int]]]:
-    """Return the claims that cite a document that isn't known to support them, with all documents that they cite."""
+    """Return the claims with a citation that isn't known to support them, with all documents that they cite."""
     least = reply.settings.judging.thresholds.entailment
-    cited: dict[int, list[int]] = {}
+    cited: dict[int, list[Sequence[int]]] = {}
     for citation in reply.citations:
-        if citation.document_index is not None and citation.sentence_index is not None and not citation.reported:
-            documents = cited.setdefault(citation.sentence_index, [])
-            if citation.document_index not in documents:
-                documents.append(citation.document_index)
+        if citation.documents and citation.sentence_index is not None and not citation.reported:
+            cited.setdefault(citation.sentence_index, []).append(citation.documents)
     for claim in reply.claims:
-        documents = cited.get(claim.claim.sentence_index, [])
+        # Passages that were judged for the claim are the most likely to support it.
+        named = [
+            sorted(documents, key=claim.support.__contains__, reverse=True)[:_MOST_NAMED]
+            for documents in cited.get(claim.claim.sentence_index, ())
+        ]
         judged = claim.reason is None and claim.label is not Label.NOT_A_CLAIM
-        if judged and any(claim.support.get(document, 0.0) < least for document in documents):
-            yield claim, documents
+        if judged and any(max(claim.support.get(each, 0.0) for each in documents) < least for documents in named):
+            yield claim, list(dict.fromkeys(document for documents in named for document in documents))

@@ -1,5 +1,9 @@
 """Which sentence each citation of a reply belongs to."""
 
+from dataclasses import replace
+
+from msgspec import structs
+
 from app.protocols.common.stream_events import UpstreamCitation
 from app.reply.citation_annotations import cite_reply, cite_sentence, cited_by_upstream
 from app.reply.grounding_object import JudgedSentence
@@ -96,3 +100,15 @@ def test_upstream_annotations_are_assigned_to_sentences() -> None:
         (None, 1),
     ]
     assert cited_by_upstream(given[:1], [], NAMES, positions=[4, 7]) == []
+
+
+def test_citation_of_a_shared_name_is_attributed_to_the_supporting_document() -> None:
+    names = DocumentNames([Chunk(id=one, text="…", source="p.pdf") for one in ("a", "b", "c")])
+    made, text = entries("Leave is 25 days [p.pdf]. ", "Sick pay lasts six weeks [p.pdf].")
+    for judged, document in zip(made, (2, 1), strict=True):
+        claims = tuple(replace(claim, support={document: 0.9}) for claim in judged.verdict.claims)
+        judged.verdict = structs.replace(judged.verdict, claims=claims)
+    cite_reply(made, text, names)
+    assert cited(made) == [[2], [1]]
+    noted = UpstreamCitation(choice=0, place=3, marker="p.pdf", names=("p.pdf",))
+    assert [each.documents for each in cited_by_upstream([noted], made, names, [0, 1, 2])] == [(2, 0, 1)]

@@ -226,10 +226,10 @@ def test_corrected_text_goes_to_the_block_where_it_began() -> None:
     assert [event.get("delta", {}).get("text") for event in parsed(written)] == [None, "corrected"]
 
 
-def test_citation_refers_to_the_document_of_its_source() -> None:
+def test_citation_names_the_documents_of_its_source() -> None:
     references = DocumentNumbers((), (Chunk(id="1", text="x", source="s"),))
-    assert references.cited({"title": "s"}, 3).document == 0
-    assert references.cited({}, 3).document is None
+    assert references.cited({"title": "s"}, 3).names == ("s",)
+    assert references.cited({}, 3).names == ()
 
 
 def _block() -> TextBlock:
