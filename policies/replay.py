@@ -1,6 +1,6 @@
 """Replays logged requests under different policies, for shadow policies and for simulations."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from judges.report import SKIPPED
@@ -8,7 +8,8 @@ from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Label, Source
 from policies.base import JudgeOptions
 from policies.evaluation import strictest
 from policies.policy_selection import PolicySet, priority_order
-from policies.types import INVISIBLE, Action, Decision, Phase, PolicyInputs, UnjudgedText
+from policies.reply_evaluation import trust_of
+from policies.types import INVISIBLE, Action, Citation, Decision, Phase, PolicyInputs, UnjudgedText
 
 NO_REPLY = "no_reply"
 """The request was blocked before it had a reply."""
@@ -175,6 +176,7 @@ class _ChoiceReplay:
         if self._log.blocked and not (self._inputs.claims or self._inputs.unjudged or self._inputs.coverage):
             self.doubts.add(NO_REPLY)
         withheld: set[int] = set()
+        shortened: set[int] = set()
         for index, claims, unjudged in self._sentences():
             decision = self.evaluation.sentence(claims, unjudged)
             if decision.action is Action.BLOCK:
@@ -182,19 +184,31 @@ class _ChoiceReplay:
                 return True
             if decision.strip:
                 withheld.add(index)
-            elif decision.left_out and self._has_stray_citation(index):
-                self.doubts.add(STANDINGS)
+            elif decision.left_out:
+                shortened.add(index)
+                self._doubt_stray_citations(index)
         if not self._choice.complete:
             if self._log.blocked:
                 self.doubts.add(CUT_OFF)
             self.evaluation.abort()
             return False
-        shown = [citation for citation in self._inputs.citations if citation.sentence_index not in withheld]
-        trust = _trust([c for c in self._inputs.claims if c.claim.sentence_index not in withheld])
+        shown, left_out = self._citations(withheld, shortened)
+        trust = trust_of([c for c in self._inputs.claims if c.claim.sentence_index not in withheld])
         inputs = replace(self._inputs, citations=shown, trust_score=trust if self._inputs.judged else None)
         if inputs.judged:
             self._doubt_missing(inputs)
-        return self.evaluation.finish(inputs).action is Action.BLOCK
+        return self.evaluation.finish(inputs, left_out=left_out).action is Action.BLOCK
+
+    def _citations(self, withheld: set[int], shortened: set[int]) -> tuple[list[Citation], list[Citation]]:
+        """Return the citations that are delivered and those that are left out. Markers without a document are left out
+        with the unjudged text of ``shortened`` sentences."""
+        shown: list[Citation] = []
+        left_out: list[Citation] = []
+        for citation in self._inputs.citations:
+            sentence = citation.sentence_index
+            stray = citation.document_index is None and sentence in shortened
+            (left_out if sentence in withheld or stray else shown).append(citation)
+        return shown, left_out
 
     def _sentences(self) -> Iterator[tuple[int, list[ClaimVerdict], list[UnjudgedText]]]:
         """Yield the index, claims and unjudged text of each sentence that has claims or unjudged text, in order."""
@@ -207,13 +221,14 @@ class _ChoiceReplay:
         for index in sorted(claims.keys() | unjudged.keys()):
             yield index, claims.get(index, []), unjudged.get(index, [])
 
-    def _has_stray_citation(self, sentence: int) -> bool:
-        """Return whether the sentence may contain a citation without a document. Such a citation doesn't count if it is
+    def _doubt_stray_citations(self, sentence: int) -> None:
+        """Add a doubt if the sentence may contain a citation without a document. Such a citation doesn't count if it is
         left out with the sentence's unjudged text."""
-        return any(
+        if any(
             citation.document_index is None and not citation.reported and citation.sentence_index in (None, sentence)
             for citation in self._inputs.citations
-        )
+        ):
+            self.doubts.add(STANDINGS)
 
     def _doubt_missing(self, inputs: PolicyInputs) -> None:
         """Add a doubt for each check that the policies require but whose result is not in the log."""
@@ -299,11 +314,6 @@ def _opening(inputs: PolicyInputs, *, ready: bool, late: bool) -> PolicyInputs:
 
 def _skipped(claim: Claim) -> UnjudgedText:
     return UnjudgedText(kind=SKIPPED, span=claim.span, sentence_index=claim.sentence_index, text=claim.text)
-
-
-def _trust(claims: Iterable[ClaimVerdict]) -> float | None:
-    labels = [claim.label for claim in claims]
-    return labels.count(Label.SUPPORTED) / len(labels) if labels else None
 
 
 def _judged_differently(claim: ClaimVerdict, before: JudgeOptions, now: JudgeOptions) -> bool:

@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 from msgspec import Struct, structs
 
 from judges.llm_types import ScoreRequest
-from judges.types import ClaimVerdict
+from judges.types import ClaimVerdict, Label
 from policies import registry
 from policies.base import JudgeOptions, ReplyNeeds
-from policies.evaluation import CombinedDecision, PolicyResult, combine, evaluate_policies, first_strictest
-from policies.types import Action, Decision, Phase, Policy, PolicyInputs, UnjudgedText, Violation
+from policies.evaluation import (
+    CombinedDecision,
+    PolicyResult,
+    combine,
+    evaluate_policies,
+    evaluate_policy,
+    first_strictest,
+)
+from policies.types import SEVERITY, Action, Citation, Decision, Phase, Policy, PolicyInputs, UnjudgedText, Violation
 
 DEFAULT_STREAM_MODE = "hold"
 STREAM_MODES = ("live", "hold", "final")
@@ -166,7 +173,7 @@ class ReplyEvaluation:
         self._decisions: list[Decision] = []
         self._claims: list[ClaimVerdict] = []
         self._unjudged: list[UnjudgedText] = []
-        self._withheld: set[int] = set()
+        self._withheld: dict[str, set[int]] = {policy.id: set() for policy in policies}
         self._blocking: set[str] = set()
         self._spent_ms = dict.fromkeys((policy.id for policy in policies), 0.0)
         self._closed = False
@@ -179,7 +186,7 @@ class ReplyEvaluation:
     @property
     def withheld(self) -> frozenset[int]:
         """The indices of sentences that were left out or replaced by a correction."""
-        return frozenset(self._withheld)
+        return frozenset[int]().union(*self._withheld.values())
 
     @property
     def on_block(self) -> str:
@@ -246,8 +253,7 @@ class ReplyEvaluation:
         cause = first_strictest(violations)
         strip = any(repairs.is_stripped(claim, replaceable=replaceable) for repairs in every for claim in claims)
         leaves_out = any(repairs.leaves_out_unjudged(replaceable=replaceable) for repairs in every)
-        if strip or corrected:
-            self._withheld.update(claim.claim.sentence_index for claim in claims)
+        self._withhold(claims)
         return SentenceDecision(
             action=cause.action if cause else Action.ALLOW,
             strip=strip,
@@ -262,14 +268,19 @@ class ReplyEvaluation:
         part of the reply after all."""
         self._claims = [claim for claim in self._claims if not any(claim is other for other in claims)]
         self._unjudged = [text for text in self._unjudged if not any(text is other for other in unjudged)]
-        self._withheld.difference_update(claim.claim.sentence_index for claim in claims)
+        for withheld in self._withheld.values():
+            withheld.difference_update(claim.claim.sentence_index for claim in claims)
         self._blocking.clear()  # otherwise, the reply would have ended before this sentence
 
-    def finish(self, inputs: PolicyInputs) -> CombinedDecision:
+    def finish(self, inputs: PolicyInputs, *, left_out: Sequence[Citation] = ()) -> CombinedDecision:
         """Make the decisions that need the complete reply.
 
         ``inputs`` are the inputs at the start plus citations, trust score and coverage, with claims and unjudged text
-        (by default those checked so far). Once the evaluation is closed, this does nothing.
+        (by default those checked so far). ``left_out`` are the citations in text that was left out of the reply. Once
+        the evaluation is closed, this does nothing.
+
+        A policy also decides about the reply that it would have delivered alone, with the text that only other policies
+        left out. The stricter of its two decisions counts, so no policy overrules another by leaving text out.
         """
         if self._closed or not self._policies:
             return CombinedDecision()
@@ -280,10 +291,10 @@ class ReplyEvaluation:
             final=True,
             strippable=self._inputs.strippable,
             indivisible=self._inputs.indivisible,
-            withheld=inputs.withheld | self._withheld,
+            withheld=self.withheld,
         )
-        mid = self._close(self._evaluate(Phase.MID_EXECUTION, inputs))
-        after = self._evaluate(Phase.AFTER_WORKFLOW, inputs)
+        mid = self._close(self._evaluate_end(Phase.MID_EXECUTION, inputs, left_out))
+        after = self._evaluate_end(Phase.AFTER_WORKFLOW, inputs, left_out)
         self._decisions += (result.decision for result in after)
         return combine([*mid, *after])
 
@@ -296,7 +307,54 @@ class ReplyEvaluation:
         return combine(self._close(self._evaluate(Phase.MID_EXECUTION, inputs)))
 
     def _evaluate(self, phase: Phase, inputs: PolicyInputs) -> list[PolicyResult]:
-        results = evaluate_policies(self._policies, phase, inputs)
+        return self._noted(phase, evaluate_policies(self._policies, phase, inputs))
+
+    def _evaluate_end(self, phase: Phase, inputs: PolicyInputs, left_out: Sequence[Citation]) -> list[PolicyResult]:
+        results = []
+        for policy, needs in zip(self._policies, self.settings.needs, strict=True):
+            result = evaluate_policy(policy, phase, inputs)
+            if result is not None and (alone := self._alone(policy, needs, inputs, left_out)) is not None:
+                other = evaluate_policy(policy, phase, alone) or result
+                result = max(result, other, key=lambda each: SEVERITY[each.decision.action])
+            results += [] if result is None else [result]
+        return self._noted(phase, results)
+
+    def _alone(
+        self, policy: Policy, needs: ReplyNeeds, inputs: PolicyInputs, left_out: Sequence[Citation]
+    ) -> PolicyInputs | None:
+        """Return the inputs for the reply that ``policy`` would have delivered alone, or None if it is the same
+        reply."""
+        own = frozenset(self._withheld[policy.id])
+        removes = needs.repairs is not None and needs.repairs.leaves_out_unjudged(replaceable=inputs.strippable)
+        restored = [
+            citation
+            for citation in left_out
+            if citation.sentence_index not in own and (citation.document_index is not None or not removes)
+        ]
+        if own == inputs.withheld and not restored:
+            return None
+        trust = trust_of(claim for claim in inputs.claims if claim.claim.sentence_index not in own)
+        return replace(
+            inputs,
+            withheld=own,
+            citations=(*inputs.citations, *restored),
+            trust_score=trust if inputs.judged else inputs.trust_score,
+        )
+
+    def _withhold(self, claims: Sequence[ClaimVerdict]) -> None:
+        """Record which policies leave out or correct a sentence with ``claims``."""
+        replaceable = self._inputs.strippable
+        for policy, needs in zip(self._policies, self.settings.needs, strict=True):
+            repairs = needs.repairs
+            if repairs is not None and any(
+                repairs.is_stripped(claim, replaceable=replaceable)
+                or repairs.is_corrected(claim, replaceable=replaceable)
+                for claim in claims
+            ):
+                self._withheld[policy.id].update(claim.claim.sentence_index for claim in claims)
+
+    def _noted(self, phase: Phase, results: list[PolicyResult]) -> list[PolicyResult]:
+        """Record which policies block, and how long the checks took."""
         for result in results:
             if result.decision.action is Action.BLOCK:
                 self._blocking.add(result.policy.id)
@@ -322,6 +380,12 @@ class ReplyEvaluation:
 
     def _stripping_needs(self) -> list[ReplyNeeds]:
         return [needs for needs in self.settings.needs if needs.strips] if self._inputs.strippable else []
+
+
+def trust_of(claims: Iterable[ClaimVerdict]) -> float | None:
+    """Return the share of supported claims, or None without claims."""
+    labels = [claim.label for claim in claims]
+    return labels.count(Label.SUPPORTED) / len(labels) if labels else None
 
 
 def first_abstention(every: Iterable[ReplyNeeds]) -> str | None:

@@ -237,7 +237,7 @@ class PolicyInputs:
     indivisible: bool = False
     """True if the reply is JSON that is held: no text can be left out of it, so unjudged text blocks it instead."""
     withheld: frozenset[int] = frozenset()
-    """The indices of the sentences that were left out of the reply."""
+    """The indices of the sentences that were left out of the reply or replaced by a correction."""
     dropped: frozenset[int] = frozenset()
     """The indices of documents dropped by policies."""
     unfit: frozenset[int] = frozenset()

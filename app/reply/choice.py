@@ -171,8 +171,8 @@ class Choice:
     def decide_end(self) -> Action:
         """Return the policies' decision on the whole reply. Call this once, when all of it is judged."""
         self._decided = True
-        citations = self.findings.citations(self.delivered)
-        combined = self._evaluation.finish(self.findings.policy_inputs(citations=citations))
+        inputs = self.findings.policy_inputs(citations=self.findings.citations(self.delivered))
+        combined = self._evaluation.finish(inputs, left_out=self.findings.left_out_citations())
         if self._opening is Action.BLOCK:
             return Action.BLOCK
         return combined.action

@@ -16,6 +16,7 @@ from app.reply.judged_sentence import (
     Findings,
     JudgedSentence,
     choice_log,
+    left_out_citations,
     llm_calls,
     policy_claims,
     sentence_records,
@@ -219,6 +220,18 @@ class ChoiceFindings:
         in_text = (citation for each in shown for citation in each.citations)
         by_upstream = [citation for citation in by_upstream if citation.sentence_index in indices]
         return [*in_text, *by_upstream, *self._reported_citations()]
+
+    def left_out_citations(self) -> list[Citation]:
+        """Return the citations in text that policies left out of the reply. Call ``citations`` first."""
+        withheld = self.evaluation.withheld
+        in_text = (
+            citation
+            for each in ([] if self.context.is_json else standing(self.sentences_in(None)))
+            if each.left_out or each.verdict.sentence.index in withheld
+            for citation in left_out_citations(each, self.context.names)
+        )
+        by_upstream = (each for each in self._cited_by_upstream() if each.sentence_index in withheld)
+        return [*in_text, *by_upstream]
 
     def _cited_by_upstream(self) -> list[Citation]:
         return cited_by_upstream(self._cited, self.sentences_in(None), self.context.names, self.context.positions)

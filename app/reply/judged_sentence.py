@@ -139,7 +139,11 @@ def choice_log(
     found = inputs(
         unjudged=[text for sentence in sentences for text in unjudged_texts(sentence.verdict)],
         citations=[
-            *(citation for sentence in sentences for citation in _citations_in(sentence, names)),
+            *(
+                citation
+                for sentence in sentences
+                for citation in (*sentence.citations, *left_out_citations(sentence, names))
+            ),
             *(each.attributed(claims.get(each.sentence_index, ())) for each in cited),
             *reported,
         ],
@@ -154,13 +158,16 @@ def choice_log(
     )
 
 
-def _citations_in(judged: JudgedSentence, names: DocumentNames) -> Iterator[Citation]:
-    if judged.offset is not None or judged.citations:
-        yield from judged.citations
+def left_out_citations(judged: JudgedSentence, names: DocumentNames) -> Iterator[Citation]:
+    """Yield the citations in a sentence that was left out or replaced, or the markers without a document in the text
+    that was left out of a sentence."""
+    if judged.offset is not None and not judged.left_out:
         return
     sentence = judged.verdict.sentence
+    known = {citation.marker for citation in judged.citations}
     for citation in find_citations(sentence.text, names):
-        yield replace(citation, sentence_index=sentence.index).attributed(judged.verdict.claims)
+        if citation.marker not in known and (judged.offset is None or citation.document_index is None):
+            yield replace(citation, sentence_index=sentence.index).attributed(judged.verdict.claims)
 
 
 def llm_calls(findings: Findings) -> list[LlmCall]:

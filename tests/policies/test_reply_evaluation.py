@@ -10,7 +10,8 @@ from judges.label_thresholds import Thresholds
 from judges.llm_types import LlmScore, ScoreRequest
 from judges.types import ClaimVerdict, Consistency, Contradiction, LocatedStatement, Span
 from policies.policy_selection import PolicySet, ReplyEvaluation
-from policies.types import Action, Citation, Phase, PolicyInputs, UnjudgedText
+from policies.reply_evaluation import trust_of
+from policies.types import SEVERITY, Action, Citation, Phase, PolicyInputs, UnjudgedText
 from tests.support.policy_builders import chunk, claim, policy
 
 INPUTS = PolicyInputs(chunks=(chunk(0, source="faq.pdf"),), final=False)
@@ -295,3 +296,82 @@ def test_effective_hold_never_blocks_after_sending_sentences(
         if evaluation.sentence(found, texts).action is Action.BLOCK:
             return
     assert evaluation.finish(replace(INPUTS, **reply)).action is not Action.BLOCK
+
+
+PAIR_RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "contradiction_action": st.sampled_from(["flag", "block", "correct"]),
+        "unverifiable_action": st.sampled_from(["flag", "strip", "block"]),
+        "unjudged_action": st.sampled_from(["allow", "warn", "strip", "block"]),
+        "action_on_violation": st.sampled_from(["warn", "block"]),
+        "max_unverifiable_ratio": st.sampled_from([0.0, 0.4, 1.0]),
+        "max_unsupported_claims": st.sampled_from([None, 0, 1]),
+        "min_citations": st.sampled_from([0, 1, 2]),
+        "require_valid_citations": st.booleans(),
+        "min_grounding_score": st.sampled_from([0.0, 0.7]),
+        "score_eval_mode": st.sampled_from(["all", "average", "top_n"]),
+        "abstention_threshold": st.sampled_from([None, 0.5, 0.9]),
+    },
+)
+CITATIONS = st.lists(
+    st.builds(
+        Citation,
+        marker=st.sampled_from(["[1]", "[2]"]),
+        document_index=st.sampled_from([None, 0]),
+        sentence_index=st.integers(0, 3),
+    ),
+    max_size=4,
+)
+
+
+def action_of(rules: Sequence[dict[str, Any]], claims: Sequence[ClaimVerdict], cited: Sequence[Citation]) -> Action:
+    """The action on a reply with one claim in each sentence and an unjudged text in the last."""
+    evaluation = evaluate(*rules)
+    evaluation.start()
+    text = UnjudgedText(kind="code", text="x", span=Span(0, 1), sentence_index=3)
+    strictest, shortened = Action.ALLOW, False
+    for at in range(4):
+        found = [replace(one, claim=replace(one.claim, sentence_index=at)) for one in claims[at : at + 1]]
+        decision = evaluation.sentence(found, [text] if at == 3 else [])
+        strictest = max(strictest, decision.action, key=SEVERITY.__getitem__)
+        shortened = bool(decision.left_out)
+        if decision.action is Action.BLOCK:
+            return Action.BLOCK
+    gone = [
+        one
+        for one in cited
+        if one.sentence_index in evaluation.withheld
+        or (shortened and one.sentence_index == 3 and one.document_index is None)
+    ]
+    kept = [one for at, one in enumerate(claims[:4]) if at not in evaluation.withheld]
+    inputs = replace(
+        INPUTS, citations=[one for one in cited if one not in gone], trust_score=trust_of(kept), coverage=0.9
+    )
+    end = evaluation.finish(inputs, left_out=gone).action
+    strictest = max(strictest, end, key=SEVERITY.__getitem__)
+    return Action.WARN if strictest is Action.DROP else strictest
+
+
+@given(rules=st.tuples(PAIR_RULES, PAIR_RULES), claims=CLAIMS, cited=CITATIONS)
+def test_two_policies_are_never_weaker_than_one(
+    rules: tuple[dict[str, Any], dict[str, Any]], claims: Sequence[ClaimVerdict], cited: Sequence[Citation]
+) -> None:
+    both = action_of(rules, claims, cited)
+    for one in rules:
+        assert SEVERITY[both] >= SEVERITY[action_of([one], claims, cited)]
+
+
+def test_text_that_one_policy_leaves_out_still_counts_for_another() -> None:
+    strict = {"unverifiable_action": "block", "max_unverifiable_ratio": 0.0, "min_citations": 0} | LOW
+    lax = {"unverifiable_action": "strip", "max_unverifiable_ratio": 1.0, "min_citations": 0} | LOW
+    claims = [claim(), claim(0.1)]
+    assert [action_of(rules, claims, []) for rules in ([lax], [strict], [strict, lax], [lax, strict])] == [
+        Action.WARN,
+        Action.BLOCK,
+        Action.BLOCK,
+        Action.BLOCK,
+    ]
+    invalid = {"require_valid_citations": True, "action_on_violation": "block", "min_citations": 0} | LOW
+    stray = Citation(marker="[9]", sentence_index=1)
+    assert action_of([invalid, lax], claims, [stray]) is Action.BLOCK
