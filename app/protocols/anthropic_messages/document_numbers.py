@@ -4,7 +4,9 @@
 after the caller's ``document`` blocks.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -21,6 +23,12 @@ _NUMBERS = {
     "search_result_location": ("search_result", "search_result_index"),
 }
 """The block type and the name of the number field, by citation type."""
+
+_NAMES = frozenset({"type", "url", "source", "file_id", "title", "document_title", "encrypted_index"})
+"""The fields of a citation that may contain an address, an id or a file name that no document of the request has."""
+_UNSPACED = r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+"""A character of a script that is written without spaces between words."""
+_BREAK = re.compile(rf"(?<={_UNSPACED})\s+(?={_UNSPACED})")
 
 _UNTITLED: Mapping[str, None] = {"title": None, "document_title": None}
 """The fields of a citation that may be null."""
@@ -58,9 +66,20 @@ class DocumentNumbers:
         return UpstreamCitation(choice=0, place=place, marker=marker, names=(marker,) if is_name else ())
 
     def says(self, quoted: str) -> bool:
-        """Return whether a document of the request contains the text."""
-        said = "".join(quoted.split())
-        return any(said in "".join(chunk.text.split()) for chunk in self._chunks)
+        """Return whether a document of the request contains the text, in whole words. Line breaks count as spaces."""
+        said = _spaced(quoted)
+        if not said:
+            return True
+        before = r"(?<!\w)" if _is_in_word(said[0]) else ""
+        after = r"(?!\w)" if _is_in_word(said[-1]) else ""
+        pattern = re.compile(f"{before}{re.escape(said)}{after}")
+        return any(pattern.search(text) for text in self._texts)
+
+    @cached_property
+    def _texts(self) -> Sequence[str]:
+        # A quotation of several blocks may join their texts without spaces.
+        joined = ["".join(block.texts) for blocks in self._given.values() for block in blocks if len(block.texts) > 1]
+        return [_spaced(text) for text in (*(chunk.text for chunk in self._chunks), *joined)]
 
     def with_known_citation(self, event: dict[str, Any]) -> dict[str, Any]:
         """Return the event with a cleaned citation: any text that no document of the request contains is removed.
@@ -71,14 +90,16 @@ class DocumentNumbers:
             return event
         names = {name for chunk in self._chunks for name in (chunk.title, chunk.source, chunk.url)}
         known = {
-            name: value if not isinstance(value, str) or self._may_quote(value, names) else _UNTITLED.get(name, "")
+            name: value if not isinstance(value, str) or self._may_say(name, value, names) else _UNTITLED.get(name, "")
             for name, value in citation.items()
         }
         return {**event, "delta": {**delta, "citation": known}}
 
-    def _may_quote(self, value: str, names: Collection[str | None]) -> bool:
-        says_nothing = not any(map(str.isalnum, value))
-        return says_nothing or value in names or identifier(value) is not UNFIT or self.says(value)
+    def _may_say(self, name: str, value: str, names: Collection[str | None]) -> bool:
+        if not any(map(str.isalnum, value)):
+            return True
+        names_something = name in _NAMES and (value in names or identifier(value) is not UNFIT)
+        return names_something or self.says(value)
 
     def citation(self, support: SupportingPassage) -> dict[str, Any]:
         """Build a citation by the gateway, for a passage that supports a sentence."""
@@ -129,6 +150,16 @@ class DocumentNumbers:
         kind = name_of(citation.get("type"))
         number = citation.get(_NUMBERS[kind][1]) if kind in _NUMBERS else None
         return f"{kind} {number}" if isinstance(number, int) else kind
+
+
+def _spaced(text: str) -> str:
+    """Return the text with single spaces, and without white space where the script has none."""
+    return _BREAK.sub("", " ".join(text.split()))
+
+
+def _is_in_word(character: str) -> bool:
+    """Return whether the character is part of a word that spaces set off."""
+    return re.match(r"\w", character) is not None and re.match(_UNSPACED, character) is None
 
 
 def document_key(citation: Mapping[str, Any]) -> tuple[str, Any]:

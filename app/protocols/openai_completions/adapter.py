@@ -4,10 +4,11 @@ Each request needs a new adapter, because the reply may repeat the prompt (``ech
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from app.errors import UpstreamConnectError
+from app.errors import GatewayError, UpstreamConnectError
 from app.protocols.common.document_prompt import documents_block
 from app.protocols.common.known_fields import UNKNOWN, KnownFields, token_count
 from app.protocols.common.logprobs import entries_of, logprobs_of, within
@@ -15,6 +16,7 @@ from app.protocols.common.sse import decode_chunks, dump, frame_of, load
 from app.protocols.common.stream_events import (
     ChoiceEnd,
     ChoiceFinish,
+    EndOfReply,
     Frame,
     JudgedClaims,
     Output,
@@ -54,6 +56,7 @@ class CompletionsAdapter:
         self._echoes: dict[int, Echo] = {}
         self._reply = CompletionEncoder()
         self._started = False
+        self._envelope: Mapping[str, Any] = {}
         self._fields: KnownFields | None = None
         self._template: Mapping[str, Any] | None = None
 
@@ -79,7 +82,31 @@ class CompletionsAdapter:
     def decode(
         self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        return decode_chunks(body, content_type, chunks_of=self._chunks_of, read=self._read, fields=self._fields)
+        events = decode_chunks(body, content_type, chunks_of=self._chunks_of, read=self._read, fields=self._fields)
+        return self._until_end(events)
+
+    async def _until_end(self, events: AsyncGenerator[UpstreamEvent, None]) -> AsyncGenerator[UpstreamEvent, None]:
+        """Yield the events. Text that is held because it may repeat the prompt comes before the end of the reply, even
+        if the reply is cut off."""
+        async with aclosing(events):
+            try:
+                async for event in events:
+                    if any(isinstance(part, EndOfReply | ReplyError) for part in event.parts):
+                        for rest in self._held():
+                            yield rest
+                    yield event
+            except GatewayError:
+                for rest in self._held():
+                    yield rest
+                raise
+        for rest in self._held():
+            yield rest
+
+    def _held(self) -> Iterator[UpstreamEvent]:
+        for index, echo in self._echoes.items():
+            if echo.held:
+                shown, parts = self._read_choice(self._envelope, {"index": index, "text": ""}, ends=True)
+                yield UpstreamEvent(raw=frame_of(_single(self._envelope, shown)), parts=parts)
 
     def _chunks_of(self, completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if self._fields is not None and not completion.get("error"):
@@ -122,6 +149,7 @@ class CompletionsAdapter:
             chunk = rebuild(chunk, self._fields)
             raw, left = frame_of(chunk) if raw else b"", self._fields.news()
         envelope = {name: value for name, value in chunk.items() if name not in ("choices", "usage")}
+        self._envelope = envelope
         given = chunk.get("choices")
         choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
         if given and len(choices) != len(given if isinstance(given, list) else (given,)):
@@ -144,14 +172,20 @@ class CompletionsAdapter:
         return UpstreamEvent(raw=raw, parts=parts)
 
     def _read_choice(
-        self, envelope: Mapping[str, Any], given: Mapping[str, Any]
+        self, envelope: Mapping[str, Any], given: Mapping[str, Any], *, ends: bool = False
     ) -> tuple[Mapping[str, Any], Sequence[ReplyPart]]:
-        """Return the choice that the client sees if nothing is held, and its parts."""
+        """Return the choice that the client sees if nothing is held, and its parts. ``ends`` means that nothing follows
+        it, even if it has no finish reason."""
         index = index_of(given, 0)
+        echo = self._echoes.setdefault(index, self._prompts.echo(index))
+        if self._fields is not None:
+            whole = echo.hold(given, ends=ends or bool(given.get("finish_reason")))
+            if whole is None:
+                return {**given, "text": "", "logprobs": None}, ()
+            given = whole
         choice = {**given, "index": index}
         said = choice.get("text")
         text = said if isinstance(said, str) else ""
-        echo = self._echoes.setdefault(index, self._prompts.echo(index))
         hidden, repeated = echo.take(text)
         entries = entries_of(choice)
         self._reply.begin(index, entries, hidden)

@@ -1,17 +1,43 @@
 """Handles the prompt that a plain completion repeats before its text on request (``echo``)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.protocols.common.logprobs import joined
 
 
 @dataclass(slots=True)
 class Echo:
     """Separates the repeated prompt from the text after it, for one choice. The gateway added the first ``hidden`` code
-    points before the caller's prompt. The caller doesn't receive them.
+    points before the caller's prompt. The caller doesn't receive them. ``held`` are the pieces of the choice that may
+    be the beginning of the prompt.
     """
 
     left: str
     hidden: int = 0
+    held: list[Mapping[str, Any]] = field(default_factory=list)
+    _arrived: int = 0
+    """The length of the text in ``held``."""
+
+    def hold(self, piece: Mapping[str, Any], *, ends: bool) -> Mapping[str, Any] | None:
+        """Hold pieces of the choice until they contain the complete prompt, so that the upstream doesn't choose where
+        it ends. Return the pieces as one, or None if more are needed. If the choice ends or differs before, it doesn't
+        repeat the prompt, so all of it is ordinary text.
+        """
+        if not self.left:
+            return piece
+        text = _text(piece)
+        common = text[: len(self.left) - self._arrived]
+        repeats = self.left.startswith(common, self._arrived)
+        self.held.append(piece)
+        self._arrived += len(text)
+        if repeats and self._arrived < len(self.left) and not ends:
+            return None
+        if not repeats or self._arrived < len(self.left):
+            self.left, self.hidden = "", 0
+        pieces, self.held = self.held, []
+        return piece if len(pieces) == 1 else _merged(pieces)
 
     def take(self, text: str) -> tuple[int, int]:
         """Process the next ``text``. Return the length of its hidden part, and the length of the part that repeats the
@@ -26,6 +52,19 @@ class Echo:
         hidden = min(self.hidden, repeated)
         self.hidden -= hidden
         return hidden, repeated
+
+
+def _merged(pieces: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the pieces of a choice as one. Its log-probabilities are kept if every piece with text has some."""
+    listed = [piece["logprobs"] for piece in pieces if isinstance(piece.get("logprobs"), dict)]
+    complete = len(listed) == sum(bool(_text(piece)) or piece.get("logprobs") is not None for piece in pieces)
+    logprobs = joined(listed[0], listed) if listed and complete else None
+    return {**pieces[-1], "text": "".join(map(_text, pieces)), "logprobs": logprobs}
+
+
+def _text(piece: Mapping[str, Any]) -> str:
+    text = piece.get("text")
+    return text if isinstance(text, str) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

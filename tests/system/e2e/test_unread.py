@@ -144,6 +144,13 @@ def chat_with(*deltas: dict[str, Any]) -> Replies:
 
 CITATION = {"type": "char_location", "cited_text": LIE, "document_index": 0, "document_title": LIE,
             "start_char_index": 0, "end_char_index": 5}  # fmt: skip
+
+
+def cited(quotation: str) -> Replies:
+    citation = {**CITATION, "cited_text": quotation, "document_title": None}
+    return lambda stream: message_of(messages_api.text(TRUE, citations=[citation]), stream=stream)
+
+
 CONTENT: dict[str, tuple[str, Replies]] = {
     "refusal": ("chat", chat_with({"refusal": LIE})),
     "refusal alone": ("chat", lambda stream: chat_reply({"refusal": LIE}, stream=stream)),
@@ -160,6 +167,7 @@ CONTENT: dict[str, tuple[str, Replies]] = {
     "unknown tool": ("messages", message_with([{"type": "bleach_tool_use", "id": "t", "name": "f", "input": {}}])),
     "unknown result": ("messages", message_with([{"type": "bleach_tool_result", "tool_use_id": "t", "content": LIE}])),
     "citation in a start": ("messages", message_with([{"type": "text", "text": "", "citations": [CITATION]}])),
+    "quotation without spaces": ("messages", cited("Drink-bleach-now.")),
     "explanation": ("messages", message_with(stop_details={"type": "refusal", "explanation": LIE})),
     "stop reason": ("messages", message_with(stop_reason="bleach")),
     "container": ("messages", message_with(container={"id": "c", "note": "bleach"})),
@@ -355,3 +363,19 @@ def test_blocked_reply_does_not_name_unsent_content(gateway: Gateway, mode: str,
 def _response_with_call(stream: bool) -> Reply:
     body = responses_api.response(responses_api.message(CODE), responses_api.CALL)
     return Reply(chunks=(responses_api.sse(responses_api.events(body)),)) if stream else json_reply(body)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("rules", [BLOCK, STRIP], ids=["block", "strip"])
+def test_beginning_of_an_echoed_prompt_is_not_sent_unjudged(
+    gateway: Gateway, rules: dict[str, Any], stream: bool
+) -> None:
+    agent = gateway.agent(grounding=rules)
+    request = {"prompt": f"{LIE} Is that right?", "echo": True}
+    for text in (LIE, f"{LIE} Is", f"{LIE} Is that right!", f"{LIE} {TRUE}"):
+        gateway.judge.calls.clear()
+        reply = reply_of("completions", text, stream=stream)
+        status, delivered = ask(gateway, "completions", agent, reply, stream=stream, **request)
+        assert status == 200
+        assert not leaves_unread(gateway, delivered), text
+        assert SECRET not in delivered, text

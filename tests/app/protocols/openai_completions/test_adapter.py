@@ -325,6 +325,41 @@ class TestEcho:
         spans = {text_of(received)[claim["span"]["start"] : claim["span"]["end"]] for claim in claims}
         assert spans == {TRUE}
 
+    @pytest.mark.parametrize("streamed", [True, False])
+    @pytest.mark.parametrize("end", [[part("", "stop")], []], ids=["finished", "cut off"])
+    async def test_beginning_of_the_prompt_is_ordinary_text(self, end: list[dict[str, Any]], streamed: bool) -> None:
+        prompt = f"{FALSE} {TRUE} Is that right?"
+        for text in (FALSE, f"{FALSE} {TRUE} Is that", f"{FALSE} No."):
+            frames = [part(text[:3]), part(text[3:9]), part(text[9:]), *end]
+            at = await bench(sse(*frames) if streamed else whole(text), policy(**BLOCK))
+            if streamed:
+                delivered = text_of(await stream(at, prompt=prompt, echo=True))
+            else:
+                delivered = (await unary(at, prompt=prompt, echo=True))["choices"][0]["text"]
+            assert "40 days" not in delivered
+
+    async def test_beginning_of_the_prompt_is_sent_once_judged(self) -> None:
+        spoken = tokens(TRUE)
+        frames = [part(token, logprobs=logprobs(token)) for token in spoken]
+        at = await bench(sse(*frames, part("", "stop")), policy(**STRIP))
+        received = await stream(at, prompt=f"{TRUE} Is that right?", echo=True, logprobs=1)
+        assert text_of(received) == TRUE
+        listed = [choice["logprobs"]["tokens"] for choice in choices_of(received) if choice.get("logprobs")]
+        assert [token for one in listed for token in one] == spoken
+
+    @given(st.text(min_size=1), st.text(), st.lists(st.integers(0, 20)))
+    def test_echo_is_held_until_the_prompt_is_complete(self, prompt: str, text: str, cuts: list[int]) -> None:
+        echo, rest, said = Echo(prompt), text, ""
+        for size in [*cuts, 10**6]:
+            piece, rest = rest[:size], rest[size:]
+            held = echo.hold({"text": piece}, ends=not rest and size == 10**6)
+            if held is not None:
+                _, repeated = echo.take(held["text"])
+                assert held["text"][:repeated] in ("", prompt)
+                said += held["text"]
+        assert said == text
+        assert not echo.held
+
     @given(st.text(), st.text(), st.lists(st.integers(0, 20)), st.integers(0, 5))
     def test_chunking_does_not_change_the_end_of_the_echo(
         self, prompt: str, text: str, cuts: list[int], hidden: int
