@@ -310,6 +310,8 @@ class ReplyEvaluation:
         return self._noted(phase, evaluate_policies(self._policies, phase, inputs))
 
     def _evaluate_end(self, phase: Phase, inputs: PolicyInputs, left_out: Sequence[Citation]) -> list[PolicyResult]:
+        if not inputs.withheld and not left_out:
+            return self._evaluate(phase, inputs)
         results = []
         for policy, needs in zip(self._policies, self.settings.needs, strict=True):
             result = evaluate_policy(policy, phase, inputs)

@@ -83,8 +83,8 @@ class DocumentNames:
                 self._add(title, documents, quoted=True)
 
     def get(self, name: str) -> Documents:
-        """Return the documents named ``name``. If no name matches exactly, case, a trailing slash and a URL fragment are
-        ignored."""
+        """Return the documents named ``name``. If no name matches exactly, case, a trailing slash and a URL fragment
+        are ignored."""
         exact, folded, page = lookup_forms(name)
         return self._ids.get(exact) or self._folded.get(folded) or self._folded.get(page, ())
 
