@@ -293,8 +293,8 @@ class ReplyEvaluation:
             indivisible=self._inputs.indivisible,
             withheld=self.withheld,
         )
-        mid = self._close(self._evaluate_end(Phase.MID_EXECUTION, inputs, left_out))
-        after = self._evaluate_end(Phase.AFTER_WORKFLOW, inputs, left_out)
+        mid = self._close(self._evaluate(Phase.MID_EXECUTION, inputs, left_out))
+        after = self._evaluate(Phase.AFTER_WORKFLOW, inputs, left_out)
         self._decisions += (result.decision for result in after)
         return combine([*mid, *after])
 
@@ -306,12 +306,25 @@ class ReplyEvaluation:
         inputs = replace(self._inputs, claims=tuple(self._claims), unjudged=tuple(self._unjudged))
         return combine(self._close(self._evaluate(Phase.MID_EXECUTION, inputs)))
 
-    def _evaluate(self, phase: Phase, inputs: PolicyInputs) -> list[PolicyResult]:
-        return self._noted(phase, evaluate_policies(self._policies, phase, inputs))
+    def _evaluate(
+        self, phase: Phase, inputs: PolicyInputs, left_out: Sequence[Citation] | None = None
+    ) -> list[PolicyResult]:
+        """Evaluate the policies, and record which of them block and how long the checks took. At the end of the reply,
+        ``left_out`` are the citations in text that was left out of it."""
+        if left_out is None or not (left_out or inputs.withheld):
+            results = evaluate_policies(self._policies, phase, inputs)
+        else:
+            results = self._evaluate_alone(phase, inputs, left_out)
+        for result in results:
+            if result.decision.action is Action.BLOCK:
+                self._blocking.add(result.policy.id)
+            if phase is Phase.MID_EXECUTION:
+                self._spent_ms[result.policy.id] += result.decision.latency_ms
+        return results
 
-    def _evaluate_end(self, phase: Phase, inputs: PolicyInputs, left_out: Sequence[Citation]) -> list[PolicyResult]:
-        if not inputs.withheld and not left_out:
-            return self._evaluate(phase, inputs)
+    def _evaluate_alone(self, phase: Phase, inputs: PolicyInputs, left_out: Sequence[Citation]) -> list[PolicyResult]:
+        """Evaluate each policy for the delivered reply and for the one that it would have delivered alone, and return
+        the stricter results."""
         results = []
         for policy, needs in zip(self._policies, self.settings.needs, strict=True):
             result = evaluate_policy(policy, phase, inputs)
@@ -319,7 +332,7 @@ class ReplyEvaluation:
                 other = evaluate_policy(policy, phase, alone) or result
                 result = max(result, other, key=lambda each: SEVERITY[each.decision.action])
             results += [] if result is None else [result]
-        return self._noted(phase, results)
+        return results
 
     def _alone(
         self, policy: Policy, needs: ReplyNeeds, inputs: PolicyInputs, left_out: Sequence[Citation]
@@ -354,15 +367,6 @@ class ReplyEvaluation:
                 for claim in claims
             ):
                 self._withheld[policy.id].update(claim.claim.sentence_index for claim in claims)
-
-    def _noted(self, phase: Phase, results: list[PolicyResult]) -> list[PolicyResult]:
-        """Record which policies block, and how long the checks took."""
-        for result in results:
-            if result.decision.action is Action.BLOCK:
-                self._blocking.add(result.policy.id)
-            if phase is Phase.MID_EXECUTION:
-                self._spent_ms[result.policy.id] += result.decision.latency_ms
-        return results
 
     def _close(self, mid: Sequence[PolicyResult]) -> list[PolicyResult]:
         """Record a single ``mid_execution`` decision for each policy, with the total time of all its checks."""
