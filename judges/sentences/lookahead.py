@@ -3,7 +3,7 @@ depends on how much has arrived."""
 
 from enum import Enum, auto
 
-from judges.text.markdown import CITATION, DEFINITION, OPEN_DEFINITION
+from judges.text.markdown import CITATION, LINK_DEFINITION, OPEN_LINK_DEFINITION
 
 LINE_ENDS = "\n\u2028\u2029"
 _BULLETS = frozenset("-*+•◦‣▪–—")
@@ -138,10 +138,10 @@ class Lookahead:
     def definition(self, at: int) -> int | None:
         """Return the end of the link definition that begins in the line at ``at``, or None if none does."""
         self.char(at)
-        known = OPEN_DEFINITION.match(self.text, at, self.limit)
+        known = OPEN_LINK_DEFINITION.match(self.text, at, self.limit)
         if known and known.end() == len(self.text) < self.limit and not self.ended:
             raise MoreTextNeeded
-        return found.end() if (found := DEFINITION.match(self.text, at, self.limit)) else None
+        return found.end() if (found := LINK_DEFINITION.match(self.text, at, self.limit)) else None
 
     def _is_heading(self, at: int) -> bool:
         run = self.run(at, "#", 7)

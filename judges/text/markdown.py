@@ -51,8 +51,8 @@ _DEFINED = (
 _DEFINITIONS = re.compile(rf"(?:(?:^|(?<=\r)){_CONTAINERS}(?=\[)|\A){_DEFINED}", re.MULTILINE)
 """Every link definition (``[label]: target "title"``) in lines of its own, and the end of one that begins in another
 sentence. Browsers show none of its text."""
-DEFINITION: Final = re.compile(rf"{_CONTAINERS}(?=\[){_DEFINED}")
-OPEN_DEFINITION: Final = re.compile(
+LINK_DEFINITION: Final = re.compile(rf"{_CONTAINERS}(?=\[){_DEFINED}")
+OPEN_LINK_DEFINITION: Final = re.compile(
     rf"{_CONTAINERS}(?:\[(?:{_LABEL}(?:\](?::{_SPACE}(?:(?:{_ANGLED}>?|(?!<)[^ \t\r\n]++)"
     rf"(?:{_SPACE}(?:(?:{_QUOTED[0]}\"?|{_QUOTED[1]}'?|{_IN_PARENTHESES}\)?)[ \t]*+)?)?)?)?)?)?)?"
 )
