@@ -12,8 +12,8 @@ from app.events.filters import EventFilter
 from app.events.sql_conditions import requests_matching
 
 _LEAST = 5
-"""The least number of requests to a model, and of those to be expected, by its share of the traffic, while it isn't
-used. With fewer, it may be missing by chance."""
+"""The minimum number of requests to a model in both periods. Also the minimum number that its share of the traffic
+makes likely while it isn't used: if fewer are expected, the model may be missing by chance."""
 
 Usage = Mapping[datetime, TokenTotals]
 

@@ -49,6 +49,8 @@ _LED: Final = " ,:;!.…–—-"
 _THAT: Final = re.compile(r"(?<!\w)(?:that|dass|que)\s+(?!you\b|i\b|we\b|sie\b|ich\b|wir\b|vous\b|je\b|nous\b)")
 """Words in a question that introduce text stated as a fact."""
 _FOOTNOTE: Final = re.compile(r"\s*+(?:\[\^(?P<label>[\w-]{1,20})\]|[¹²³⁴-⁹]{1,2})?\s*+:?\s*+")
+_USER: Final = frozenset(["you", "du", "vous", "usted"])
+"""Words for the user, about whom an indirect question may ask: "which plan you have"."""
 _MAX_TOPIC_CHARS: Final = 160
 
 
@@ -201,18 +203,19 @@ class HarmlessText:
         return not JOINS.search(text[asked.end() :]) and self._is_open(asked, text[asked.end() :])
 
     def _is_open(self, asked: re.Match[str], clause: str) -> bool:
-        """Return whether an indirect question takes nothing for granted that the user didn't ask: "whether the fee is
-        due", "how long", "when the fee is due" if the user asked when something is due. The subject can be another.
+        """Return whether an indirect question takes nothing for granted: "whether the fee is due", "how long". Other
+        questions may repeat what the user asked, about any subject: "when the fee is due" if the user asked when a
+        bill is due.
         """
         if not (asked["given"] or (asked["degree"] and not DEGREE.match(clause))):
             return True
         words, table = words_of(clause), self._table
         named = next((place for place, word in enumerate(words) if table.names(word)), len(words))
-        asked_openly = self._known.asked([asked[0]])
+        asked_openly, about_user = self._known.asked([asked[0]]), not _USER.isdisjoint(words)
         return all(
             (asked_openly and self._known.asked([word]))
             or not (table.names(word) or word in table.predicates or word in table.verbs or word in DENYING)
-            or word in table.asking
+            or (about_user and word in table.asking)
             for word in words[named + 1 :]
         )
 
