@@ -170,6 +170,7 @@ class GroundingChecker:
             else:
                 self._loaded = True
                 self._fault = None
+                await asyncio.to_thread(HeuristicClaimExtractor)
 
     def retry(self) -> None:
         """If a remote judge did not answer and the retry interval has passed, retry it in the background."""
@@ -302,6 +303,7 @@ class GroundingChecker:
             log.warning("cannot process evidence ahead of claims: %s", error)
 
     def _build(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
+        HeuristicClaimExtractor()  # This compiles rules for 100 ms, which would stop the event loop at the first reply.
         scorer = self._scorer if self._loaded else None
         index = build_index(
             chunks,

@@ -11,6 +11,9 @@ import pytest
 from judges import checker as pipeline
 from judges.checker import GroundingChecker
 from judges.evidence.index import EvidenceIndex
+from judges.label_thresholds import Thresholds
+from judges.testing import ScriptedJudge, entails
+from judges.text.languages.rules import claim_rules, harmless_rules
 from judges.types import Chunk
 
 pytestmark = pytest.mark.anyio
@@ -63,3 +66,15 @@ async def test_cancelled_document_sets_make_room_for_others(threads: Threads) ->
     threads.opened.set()
     async with asyncio.timeout(10):
         assert texts(await checker.prepare([Chunk(id="b", text="The lock is old.")])) == ["The lock is old."]
+
+
+async def test_rules_of_languages_are_compiled_before_the_first_reply() -> None:
+    """Compiling them takes 100 ms. On the event loop, this would delay all other requests."""
+    rules = (claim_rules, harmless_rules)
+    for one in rules:
+        one.cache_clear()
+    checker = GroundingChecker(ScriptedJudge(default=entails()))
+    evidence = await checker.prepare([Chunk(id="a", text="The canteen opens at 8:00.")])
+    compiled = [one.cache_info().misses for one in rules]
+    checker.reply(evidence, thresholds=Thresholds())
+    assert compiled == [one.cache_info().misses for one in rules] == [1, 1]
