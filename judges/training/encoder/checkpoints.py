@@ -45,6 +45,13 @@ def resume(judge: Judge, optimizer: torch.optim.Optimizer, run: Path) -> tuple[i
     return int(state["step"]), int(state["tokens"]), float(state["loss"])
 
 
+def first_step(run: Path) -> int | None:
+    """Return the step at which the run in a folder began, or None if there is no run to resume."""
+    if not (run / _LAST).is_file():
+        return None
+    return int(json.loads((run / PLAN).read_text(encoding="utf-8")).get("first", 0))
+
+
 def load(run: Path, base: Path | None = None) -> tuple[Judge, int, Mapping[str, Any]]:
     """Return the encoder of a run, with its adapters merged, its steps, and its plan. ``base`` is the folder of the
     base model, to be used instead of its packages. Raises FileNotFoundError.

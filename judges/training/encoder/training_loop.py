@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,10 +86,13 @@ def train(
 ) -> None:
     """Train ``judge``, resuming the run in ``folder`` if it exists. The state of the run is written there every
     ``plan.every`` steps or ``plan.minutes`` minutes. The plan may change between runs, because the learning rate
-    depends only on the step. Data used before an interruption isn't used again in the same epoch. ``tokens`` is the
-    number of tokens already read by the run that this run continues.
+    depends only on the step and on the step at which the run began, which doesn't change. Data used before an
+    interruption isn't used again in the same epoch. ``tokens`` is the number of tokens already read by the run that
+    this run continues.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if (first := checkpoints.first_step(folder)) is not None:
+        plan = replace(plan, first=first)
     (folder / checkpoints.PLAN).write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
     torch.manual_seed(plan.seed)
     judge.freeze(plan.frozen if plan.rank else 0)

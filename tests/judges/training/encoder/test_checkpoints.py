@@ -184,3 +184,11 @@ def test_with_adapters_the_lowest_layers_stay_frozen() -> None:
     given = plan(frozen=2, frozen_until=3)
     assert [given.frozen_at(step) for step in (2, 3)] == [2, 0]
     assert replace(given, rank=4).frozen_at(3) == 2
+
+
+def test_resumed_run_keeps_the_step_at_which_it_began(base: Path, tmp_path: Path) -> None:
+    """A plan that begins at a later step would otherwise give a negative learning rate, so the weights would move away
+    from the minimum."""
+    run(base, tmp_path, rank=4, frozen=1, steps=4)
+    run(base, tmp_path, rank=4, frozen=1, steps=6, first=400, warm_up=50)
+    assert checkpoints.load(tmp_path, base)[2]["first"] == 0
