@@ -296,7 +296,8 @@ class _ChoiceReplay:
 
 
 def _opening(inputs: PolicyInputs, *, ready: bool, late: bool) -> PolicyInputs:
-    """Return the inputs as they were when the choice began. ``late`` says whether documents arrived with the reply."""
+    """Return the inputs as they were when the reply (the API's ``choice``) began. ``late`` says whether documents
+    arrived with the reply."""
     return PolicyInputs(
         chunks=inputs.chunks,
         injectable=inputs.injectable,

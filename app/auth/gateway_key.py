@@ -115,7 +115,7 @@ class GatewayKey:
         """Check that the key allows ``collection``. ``path`` is the collection's path in the request. Raises
         KeyLimitError."""
         if self.collections and not _any(self.collections, collection):
-            raise self._collection_error(path, f"is in {collection!r:.200}")
+            raise self._collection_error(path, f"{path} is in {collection!r:.200}")
 
     def check_stored_documents(self, path: str) -> None:
         """Check that the key may use ``path`` (the part after ``/v1``). Raises KeyLimitError if the key is limited to
@@ -125,11 +125,11 @@ class GatewayKey:
         if self.collections and (
             first == "vector_stores" or (first == "files" and rest.rstrip("/").endswith("content"))
         ):
-            raise self._collection_error("path", "gives access to documents without a collection")
+            raise self._collection_error("path", "the path gives access to documents whose collection is unknown")
 
     def _collection_error(self, path: str, told: str) -> KeyLimitError:
         return KeyLimitError(
-            f"The key {self.prefix} is limited to certain collections, and {path} {told}.",
+            f"The key {self.prefix} is limited to certain collections, and {told}.",
             code="collection_not_allowed",
             param=path,
         )
@@ -153,7 +153,7 @@ class GatewayKey:
             if not self.permits(document, unnamed=unnamed):
                 path = path_of(index)
                 told = "has no collection" if document.collection is None else f"is in {document.collection!r:.200}"
-                raise self._collection_error(path, told)
+                raise self._collection_error(path, f"{path} {told}")
 
 
 def _any(globs: Sequence[str], name: str) -> bool:

@@ -14,7 +14,7 @@ from app.protocols.common.stream_events import TextDelta, TextSlice
 from app.reply.corrections import MARK, marked_parts
 from judges.types import Sentence, Span
 
-DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents support."
+DEFAULT_REPLACEMENT = "I can't answer that from the documents provided."
 """Replaces a blocked reply if the policies set no ``abstention_response``."""
 
 _LEAD = re.compile(

@@ -257,7 +257,7 @@ class RunService:
     async def join(self, run_id: str | None, *, agent: str | None, key: GatewayKey | None) -> "JoinedRun | None":
         """Return the run that a request by ``agent`` belongs to.
 
-        Return None while the database is unavailable, or if ``run_id`` is an id of the caller, which is only logged. In
+        Return None while the database is unavailable, or if ``run_id`` is the caller's own id, which is only logged. In
         these cases, the policies in force apply to the request. Raises RunError, and InvalidRequestError if the run
         belongs to a different agent.
         """

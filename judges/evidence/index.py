@@ -22,7 +22,7 @@ class FeatureCache:
         self._entries: OrderedDict[str, Prepared] = OrderedDict()
 
     def has(self, texts: Sequence[str]) -> bool:
-        """Return whether all ``texts`` are cached, so that ``get`` takes no time."""
+        """Return whether all ``texts`` are cached, in which case ``get`` takes no time."""
         return all(text in self._entries for text in texts)
 
     def get(self, texts: Sequence[str]) -> Sequence[Prepared]:

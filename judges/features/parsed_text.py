@@ -209,8 +209,8 @@ class _Collector:
     answers: bool = False
     """Whether the next part follows a colon."""
     period: tuple[str, Decimal] | None = None
-    """The period of the last rate. It is kept until its name has been read or ``period_until`` words have been
-    passed."""
+    """The period of the most recent rate, such as the day in "two a day". It is kept until the name of the period has
+    been read, or until word number ``period_until``."""
     period_until: int = 0
 
     def quantity(self, quantity: Quantity) -> None:

@@ -113,7 +113,8 @@ UNAVAILABLE = "unavailable"
 
 
 def check_sentence_unjudged(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Report unjudged text that must not be sent. It blocks the reply or is left out."""
+    """Report unjudged text that must not be sent. Depending on the rules, the reply is blocked or the text is left
+    out."""
     if _is_blocked(rules, inputs):
         yield from (_violation(text, Action.BLOCK) for text in joined(inputs.unjudged))
     elif rules.leaves_out_unjudged(replaceable=inputs.strippable):

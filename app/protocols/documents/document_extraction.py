@@ -98,7 +98,7 @@ class Documents:
             raise _too_long(where, size, self._limits.document_chars)
         if self._chars + size > self._limits.total_chars:
             raise InvalidRequestError(
-                f"{where}: all documents together exceed the limit of {self._limits.total_chars} characters.",
+                f"{where}: the documents exceed the total limit of {self._limits.total_chars} characters.",
                 param=where,
             )
         self._chars += size

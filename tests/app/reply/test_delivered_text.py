@@ -204,8 +204,8 @@ def test_cutting_takes_linear_time() -> None:
     ("abstention", "is_json", "text"),
     [
         ("Ask HR.", False, "Ask HR."),
-        (None, False, "I can't give an answer that the provided documents support."),
-        ("", False, "I can't give an answer that the provided documents support."),
+        (None, False, "I can't answer that from the documents provided."),
+        ("", False, "I can't answer that from the documents provided."),
         ("Ask HR.", True, ""),
         (None, True, ""),
     ],

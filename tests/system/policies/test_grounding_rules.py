@@ -13,7 +13,7 @@ PRICE = "The Orion lamp costs 20 euros"
 DELIVERY = "It is delivered within three days."
 INVENTED = "It was designed in 1962 by the Danish architect Poul Larsen."
 BLOCK = {"action_on_violation": "block"}
-DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents support."
+DEFAULT_REPLACEMENT = "I can't answer that from the documents provided."
 both = pytest.mark.parametrize("stream", [False, True])
 StartGateway = Callable[..., Gateway]
 

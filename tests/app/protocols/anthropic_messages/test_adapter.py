@@ -156,7 +156,7 @@ async def test_emptied_block_is_removed_and_later_blocks_renumbered() -> None:
 async def test_message_without_remaining_text_is_marked() -> None:
     made = await stream(await bench(streamed(thinking(), text(UNKNOWN)), policy(**STRIP)))
     assert is_well_formed(made)
-    assert text_of(message(made)) == "I can't give an answer that the provided documents support."
+    assert text_of(message(made)) == "I can't answer that from the documents provided."
     assert ended(made)["delta"]["stop_reason"] == "end_turn"
 
 
