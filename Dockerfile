@@ -24,8 +24,9 @@ COPY policies policies
 COPY migrations migrations
 COPY app app
 COPY groundlane_server groundlane_server
+COPY large-judge large-judge
 COPY sdk/src/groundlane sdk/src/groundlane
-RUN /opt/groundlane/bin/pip install --no-deps .
+RUN /opt/groundlane/bin/pip install --no-deps . ./large-judge
 
 # Final stage: runs as an unprivileged user. Only the database and the journal in /data and temporary files in /tmp are
 # written; everything else may be mounted read-only.

@@ -26,12 +26,12 @@ test: $(VENV)/.installed-dev $(VENV)/.installed-clients $(VENV)/.installed-agent
 coverage: ARGS += --cov --cov-branch --cov-report=term-missing:skip-covered
 coverage: test ## Run all tests and report branch coverage; takes 50 % longer
 
-wheel: $(VENV)/.installed-dev ## Build the wheel; test it in a separate environment, beside packages named like ours
+wheel: $(VENV)/.installed-dev ## Build the wheels; test them in a separate environment, beside packages named like ours
 	rm -rf $(VENV)/wheel
 	$(BIN)/python -m venv $(VENV)/wheel
-	$(BIN)/python -m pip --quiet --disable-pip-version-check wheel --no-deps --wheel-dir $(VENV)/wheel/dist .
+	$(BIN)/python -m pip --quiet --disable-pip-version-check wheel --no-deps --wheel-dir $(VENV)/wheel/dist . ./large-judge
 	$(VENV)/wheel/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
-		"$$(echo $(VENV)/wheel/dist/*.whl)[langchain]" pytest
+		"$$(echo $(VENV)/wheel/dist/groundlane-*.whl)[langchain]" $(VENV)/wheel/dist/groundlane_judge_large-*.whl pytest
 	GROUNDLANE_TEST_WHEEL=$(abspath $(VENV)/wheel/bin/python) $(BIN)/pytest tests/system/wheel $(ARGS)
 
 lint: $(VENV)/.installed-dev ## Check style, formatting, types and layers

@@ -12,7 +12,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "judges/embedded/CARD.md": "card.md"}
+ELSEWHERE = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "judges/embedded/CARD.md": "card.md",
+    "judges/embedded/large/CARD.md": "card-large.md",
+}
 """The page of the site for each file in the repository."""
 
 _HOME = {page: file for file, page in ELSEWHERE.items()}

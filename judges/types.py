@@ -203,6 +203,8 @@ class Probabilities(Struct, frozen=True):
     """The position in the cascade of the judge that produced the probabilities; 0 for a single judge."""
     provisional: bool = False
     """The judge of the cascade that should have decided has failed, so another request may get a different score."""
+    second: "Probabilities | None" = None
+    """The probabilities from a larger encoder that read all of the evidence together, if the judge has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

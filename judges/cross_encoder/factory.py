@@ -5,19 +5,24 @@ from pathlib import Path
 from typing import Final
 
 from judges import embedded
-from judges.cross_encoder.cached_evidence import EVIDENCE_GRAPH, CachedEvidenceScorer
+from judges.cross_encoder.cached_evidence import EVIDENCE_GRAPH, CachedEvidenceScorer, SecondEncoderScorer
 from judges.cross_encoder.cascade import CascadeScorer, split_cascade
 from judges.cross_encoder.judge_spec import JudgeSpec, parse_spec
+from judges.cross_encoder.model_files import cores
 from judges.cross_encoder.model_metadata import folder_languages
 from judges.cross_encoder.onnx import OnnxScorer
 from judges.cross_encoder.presets import find_preset, open_preset, presets
 from judges.cross_encoder.remote.http_scorer import HttpScorer
 from judges.cross_encoder.sentence_transformers import BACKENDS, SentenceTransformersScorer
 from judges.cross_encoder.services.service_access import HTTP_KEY, ServiceAccess
+from judges.cross_encoder.threaded_scorer import JudgeThreadPool
 from judges.protocols import PairScorer
 
 _WAIT_SHARE: Final = 0.6
 """Share of the time limit that a cascade gives to all judges after the first."""
+_STATES_BYTES_OF_TWO: Final = (40 * 1024 * 1024, 176 * 1024 * 1024)
+"""Memory limits for the window states of a small and a large encoder: 50 and 38 windows. With them, a gateway needs
+less than 700 MiB."""
 
 
 def open_scorer(spec: str, *, threads: int = 0, access: ServiceAccess | None = None) -> PairScorer | None:
@@ -39,7 +44,7 @@ def open_scorer(spec: str, *, threads: int = 0, access: ServiceAccess | None = N
             raise ValueError(f"judge {spec!r}: 'none' cannot be part of a cascade")
         scorer = CascadeScorer(scorer, second, stage.band, patience_s=patience_s)
     if stages and spec_languages(spec) == frozenset():
-        raise ValueError(f"judge {spec!r}: its judges have no language in common; set their option 'languages'")
+        raise ValueError(f"cascade {spec!r}: its judges have no language in common; set the option 'languages' of each")
     return scorer
 
 
@@ -79,8 +84,12 @@ def _languages_of(parsed: JudgeSpec) -> frozenset[str] | None:
 
 def _open_one(parsed: JudgeSpec, threads: int, access: ServiceAccess) -> PairScorer | None:
     match parsed.kind:
-        case "embedded" | "onnx":
-            return _open_folder(parsed, threads)
+        case "embedded":
+            return _open_embedded(threads)
+        case "embedded-small":
+            return CachedEvidenceScorer(embedded.FOLDER, threads=threads, label=parsed.kind)
+        case "onnx":
+            return _open_folder(Path(parsed.what).expanduser(), threads)
         case "st":
             return _open_sentence_transformers(parsed)
         case "http":
@@ -99,7 +108,7 @@ def _open_one(parsed: JudgeSpec, threads: int, access: ServiceAccess) -> PairSco
 
 def _folder_of(spec: JudgeSpec) -> Path | None:
     match spec.kind:
-        case "embedded":
+        case "embedded" | "embedded-small":
             return embedded.FOLDER
         case "onnx":
             return Path(spec.what).expanduser()
@@ -107,10 +116,32 @@ def _folder_of(spec: JudgeSpec) -> Path | None:
             return None
 
 
-def _open_folder(spec: JudgeSpec, threads: int) -> PairScorer:
-    folder = _folder_of(spec) or embedded.FOLDER
+def _open_embedded(threads: int) -> PairScorer:
+    """Create the best embedded judge that is installed: both encoders, or only the small one."""
+    if not (embedded.LARGE / EVIDENCE_GRAPH).is_file():
+        return CachedEvidenceScorer(embedded.FOLDER, threads=threads, label="embedded-small")
+    return open_encoders((embedded.FOLDER, embedded.LARGE), threads=threads, label="embedded")
+
+
+def open_encoders(folders: Sequence[Path], *, threads: int = 0, label: str | None = None) -> PairScorer:
+    """Create a scorer for one or two encoders that cache evidence, without loading it. The second encoder reads all of
+    a claim's windows together.
+    """
+    if len(folders) == 1:
+        return CachedEvidenceScorer(folders[0], threads=threads, label=label)
+    pool = JudgeThreadPool(threads or cores())
+    first, second = (
+        CachedEvidenceScorer(
+            folder, threads=threads, label=label, pool=pool, separately=separately, states_bytes=states_bytes
+        )
+        for folder, separately, states_bytes in zip(folders, (True, False), _STATES_BYTES_OF_TWO, strict=True)
+    )
+    return SecondEncoderScorer(first, second)
+
+
+def _open_folder(folder: Path, threads: int) -> PairScorer:
     kind = CachedEvidenceScorer if (folder / EVIDENCE_GRAPH).is_file() else OnnxScorer
-    return kind(folder, threads=threads, label="embedded" if spec.kind == "embedded" else None)
+    return kind(folder, threads=threads)
 
 
 def _open_sentence_transformers(spec: JudgeSpec) -> PairScorer:

@@ -4,18 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-EXPECTED = "expected 'embedded', 'onnx:<folder>', 'st:<hub id or path>', 'http:<url>', 'preset:<name>' or 'none'"
+EXPECTED = (
+    "expected 'embedded', 'embedded-small', 'onnx:<folder>', 'st:<hub id or path>', 'http:<url>', 'preset:<name>' or "
+    "'none'"
+)
 
 _OPTIONS: Mapping[str, frozenset[str] | None] = {
     "none": frozenset(),
     "embedded": frozenset({"languages"}),
+    "embedded-small": frozenset({"languages"}),
     "onnx": frozenset({"languages"}),
     "st": frozenset({"backend", "device", "languages"}),
     "preset": None,
     "http": frozenset({"model", "template", "labels", "max_tokens", "tokenizer", "languages", "concurrency"}),
 }
 """The options for each kind of judge; None if they depend on the preset."""
-_BARE = frozenset({"none", "embedded"})
+_BARE = frozenset({"none", "embedded", "embedded-small"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

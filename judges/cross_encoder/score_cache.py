@@ -12,7 +12,8 @@ from judges.types import EvidenceWindows, Probabilities
 _ENTRY_BYTES = 400
 """Maximum memory per entry: a 16-byte key, three floats in an object, and a slot in the ordered dictionary."""
 _PART_BYTES = 160
-"""Maximum additional memory for each part of the evidence and each unsupported span of the claim."""
+"""Maximum additional memory for each part of the evidence, each unsupported span of the claim, and the probabilities
+of a second encoder."""
 
 
 class CachingScorer(ScorerWrapper):
@@ -100,7 +101,7 @@ class CachingScorer(ScorerWrapper):
 
 
 def _bytes_of(score: Probabilities) -> int:
-    return _ENTRY_BYTES + _PART_BYTES * (len(score.parts) + len(score.spans))
+    return _ENTRY_BYTES + _PART_BYTES * (len(score.parts) + len(score.spans) + (score.second is not None))
 
 
 def _keys(name: str, pairs: Sequence[tuple[str, str]]) -> list[bytes]:

@@ -1,5 +1,8 @@
-"""The embedded model, as package data. ``CARD.md`` describes it and its accuracy."""
+"""The embedded models, as package data. ``CARD.md`` describes the small one and its accuracy, ``large/CARD.md`` the
+large one, which another distribution installs."""
 
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+LARGE = FOLDER / "large"
+"""The larger encoder, if it is installed."""

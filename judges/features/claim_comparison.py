@@ -23,7 +23,7 @@ from judges.features.negation_features import only_one_denies, opposed, polarity
 from judges.features.numbers import Quantity, lacking
 from judges.features.parsed_text import ParsedSentence, Prepared
 from judges.features.quantity_features import has_all, numbers_exchanged, quantity_differs
-from judges.features.sentence_pair import ANOTHER, SentencePair, held, pair_up, ramp, share_of
+from judges.features.sentence_pair import ANOTHER, SentencePair, held, pair_up, share_of
 from judges.features.word_overlap import ClaimWording, ordered, put_in_doubt, turned, verbatim
 from judges.features.words.lexicon import UNIVERSAL
 
@@ -48,15 +48,12 @@ class Features(Struct, frozen=True):
     """The evidence contains the claim word for word."""
     contained: float = 0.0
     """One sentence contains the claim's content, in the same order, with the same quantities and polarity."""
-    covered: float = 0.0
-    """The same as ``contained``, but in any order and including the neighbouring sentences."""
     overlap: float = 0.0
     """The share of the claim's content that occurs in the most similar sentence of the evidence and its neighbours."""
     quantity_differs: float = 0.0
     polarity_differs: float = 0.0
     roles_swapped: float = 0.0
     name_differs: float = 0.0
-    quantity_absent: float = 0.0
     overclaims: float = 0.0
     """The claim is broader or more certain than the evidence ("most" for "some", "done" for "planned")."""
     detail: str | None = None
@@ -104,13 +101,11 @@ def _worse(one: Features, other: Features) -> Features:
     return Features(
         verbatim=min(one.verbatim, other.verbatim),
         contained=min(one.contained, other.contained),
-        covered=min(one.covered, other.covered),
         overlap=min(one.overlap, other.overlap),
         quantity_differs=max(one.quantity_differs, other.quantity_differs),
         polarity_differs=max(one.polarity_differs, other.polarity_differs),
         roles_swapped=max(one.roles_swapped, other.roles_swapped),
         name_differs=max(one.name_differs, other.name_differs),
-        quantity_absent=max(one.quantity_absent, other.quantity_absent),
         overclaims=max(one.overclaims, other.overclaims),
         detail=one.detail or other.detail,
     )
@@ -148,7 +143,6 @@ class _Seen:
     """The strongest results over all sentences in the evidence, and the differences found."""
 
     contained: float = 0.0
-    covered: float = 0.0
     plain: float = 0.0
     """The largest share of the claim contained in a sentence that the claim does not clearly go beyond."""
     loosely: float = 0.0
@@ -181,7 +175,6 @@ class _Seen:
             self.loosely = max(self.loosely, look.overclaims * coverage)
             if target.relation is None or look.pair.evidence.relation is not None:
                 self.contained = max(self.contained, 0.0 if look.overclaims else look.ordered)
-                self.covered = max(self.covered, coverage)
 
     @property
     def overclaims(self) -> float:
@@ -333,38 +326,36 @@ class _Target:
         each with its share, largest share first. ``others`` are the sentences about a different subject."""
         repeated = verbatim(self._sentence, evidence, others)
         target = self._sentence
-        absent = len(self._lacks(evidence)) / len(self._quantities) if self._quantities else 0.0
+        absent = bool(self._lacks(evidence))
         if not scored and not repeated:
-            return Features(overlap=overlap, quantity_absent=absent)
+            return Features(overlap=overlap)
         universal = target.quantifier == UNIVERSAL
         seen = _Seen()
         looks: list[_Look] = []
         for coverage, place in scored[:_CANDIDATES]:
             looks.append(self._look(evidence.sentences[place], coverage))
-            seen.take(looks[-1], evidence, absent=absent > 0.0)
-            if repeated >= _SETTLED and not universal and seen.contained >= 1.0 and seen.covered:
+            seen.take(looks[-1], evidence, absent=absent)
+            if repeated >= _SETTLED and not universal and seen.contained >= 1.0:
                 break  # From here on, coverage only decreases.
         if seen.differing is not None and self._told_by_another(seen.differing, evidence.sentences, others):
             seen.quantity = (0.0, None)
         quoted = not repeated and target.run in evidence.run
         if quoted and any(target.run in one.run and put_in_doubt(target, one) for one in evidence.sentences):
-            seen.contained = seen.covered = 0.0
+            seen.contained = 0.0
         if max(repeated, seen.contained) >= _SETTLED:
             seen.settle(universal=universal)
         elif crossed([look.pair for look in looks]):
             seen.roles = 1.0
         if seen.roles or (seen.polarity and not repeated):
-            seen.contained = seen.covered = 0.0
+            seen.contained = 0.0
         return Features(
             verbatim=repeated,
             contained=seen.contained,
-            covered=ramp(seen.covered, 0.7, 1.0),
             overlap=overlap,
             quantity_differs=seen.quantity[0],
             polarity_differs=seen.polarity,
             roles_swapped=seen.roles,
             name_differs=seen.name[0],
-            quantity_absent=absent,
             overclaims=seen.overclaims,
             detail=seen.quantity[1] or seen.name[1],
         )

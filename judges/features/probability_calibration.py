@@ -2,7 +2,8 @@
 are stored as data, estimate P(entailed) and, for claims that are not entailed, P(contradicted). A third estimates
 P(entailed) from shared wording alone and counts only if it is low, because evidence without the claim's words is
 unlikely to support it, while shared words prove nothing. Exact features (a number that differs, a negation, a sentence
-repeated word for word) then shift the log-odds.
+repeated word for word) then shift the log-odds. For a judge with two encoders, there are separate regressions, which
+also use the second encoder's probabilities.
 """
 
 import json
@@ -38,17 +39,15 @@ _EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
 MOVES: Final[Mapping[str, tuple[float, float]]] = {
     "verbatim": (4.5, -1.5),
     "contained": (3.2, -1.0),
-    "covered": (1.2, 0.0),
     "quantity_differs": (-4.0, 4.0),
     "polarity_differs": (-3.5, 4.0),
     "roles_swapped": (-3.5, 4.0),
     "name_differs": (-3.0, 3.5),
-    "quantity_absent": (-0.4, 0.0),
     "overclaims": (-2.5, 0.0),
 }
 """Maps each signal to the amounts that a signal of 1 adds to the log-odds of (entailed, contradicted) against neither.
-Exact signals are rare and have a large weight. On held-out claims, ``quantity_absent`` and ``overclaims`` add little to
-the model's own scores."""
+Exact signals are rare and have a large weight. On held-out claims, ``overclaims`` adds little to the model's own
+scores."""
 _moving: Final = attrgetter(*MOVES)
 _explaining: Final = attrgetter(*(name for name, _ in _EXPLANATIONS))
 NAMES: Final = (
@@ -59,10 +58,23 @@ NAMES: Final = (
     "overlap",
 )
 """The components of a feature vector, in order."""
+NAMES_OF_TWO: Final = (*NAMES, "second_entailed", "second_contradicted")
+"""The components of a feature vector for a judge with two encoders, in order."""
 WORDED: Final = ("content", "sentence", "pairs")
 """The components of a wording vector, in order."""
-_FEATURES: Final[Mapping[str, tuple[str, ...]]] = {"entailed": NAMES, "worded": WORDED, "contradicted": NAMES}
+_FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
+    "entailed": NAMES,
+    "worded": WORDED,
+    "contradicted": NAMES,
+    "entailed_by_two": NAMES_OF_TWO,
+    "contradicted_by_two": NAMES_OF_TWO,
+}
 """The components that each regression uses."""
+_REGRESSIONS: Final = {
+    len(NAMES): ("entailed", "contradicted"),
+    len(NAMES_OF_TWO): ("entailed_by_two", "contradicted_by_two"),
+}
+"""The regressions for a feature vector of each length."""
 
 
 class Combined(Struct, frozen=True):
@@ -85,8 +97,8 @@ class Regression(Struct, frozen=True):
 
 @cache
 def regressions() -> Mapping[str, Regression]:
-    """Load the package's regressions: ``entailed``, ``worded`` and ``contradicted``. Raises ValueError if they were
-    fitted with different features."""
+    """Load the package's regressions (the keys of ``_FEATURES``). Raises ValueError if they were fitted with different
+    features."""
     data = json.loads(resources.files("judges.features").joinpath(WEIGHTS_FILE).read_text(encoding="utf-8"))
     if any(tuple(data[name]["weights"]) != names for name, names in _FEATURES.items()):
         raise ValueError(f"{WEIGHTS_FILE} was fitted with different features; fit it again")
@@ -119,20 +131,24 @@ def combine(
 
 
 def vector(model: Probabilities, features: Features, best: tuple[float, float] | None = None) -> list[float]:
-    """Build the input for the regressions, in the order of ``NAMES``."""
-    return [
+    """Build the input for the regressions, in the order of ``NAMES`` or, for two encoders, of ``NAMES_OF_TWO``."""
+    found = [
         bounded_log_odds(model.entailed),
         bounded_log_odds(model.contradicted),
         *(best or (model.entailed, model.contradicted)),
         features.overlap,
     ]
+    if model.second is None:
+        return found
+    return [*found, bounded_log_odds(model.second.entailed), bounded_log_odds(model.second.contradicted)]
 
 
 def weigh(found: Sequence[float], wording: Wording, features: Features) -> Probabilities:
     """Compute probabilities with the regressions, then shift them by the exact features."""
     by = regressions()
+    entailed, contradicted = _REGRESSIONS[len(found)]
     lacking = min(0.0, by["worded"].log_odds((wording.content, wording.sentence, wording.pairs)))
-    return spread(by["entailed"].log_odds(found) + lacking, by["contradicted"].log_odds(found), features)
+    return spread(by[entailed].log_odds(found) + lacking, by[contradicted].log_odds(found), features)
 
 
 def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:

@@ -94,7 +94,12 @@ def _calibration(options: argparse.Namespace) -> None:
 
 def _ship(options: argparse.Namespace) -> None:
     report = ship.ship(
-        options.data, options.run, options.folder, stated_only=options.stated_only, base=options.base_folder
+        options.data,
+        options.run,
+        options.folder,
+        first=options.first,
+        stated_only=options.stated_only,
+        base=options.base_folder,
     )
     sys.stdout.write(f"INT8 loses {report['int8_loss']:.4f} of balanced accuracy; {report['bytes']:,} bytes\n")
 
@@ -155,12 +160,19 @@ def _parser() -> argparse.ArgumentParser:
         "ship", parents=[shared], help="export the model, fit the combiner, evaluate, and write the card"
     )
     command.add_argument("--folder", type=Path, required=True, help="output folder for the model")
+    command.add_argument("--first", type=Path, help="folder of the encoder to which this one is added as the second")
     command.set_defaults(command=_ship)
     command = commands.add_parser(
         "calibration", help="compare an exported judge's scores with the share of claims that are supported"
     )
     command.add_argument("--data", type=Path, required=True, help="folder with dev.jsonl.gz")
-    command.add_argument("--folder", type=Path, required=True, help="folder of the exported judge")
+    command.add_argument(
+        "--folder",
+        type=Path,
+        required=True,
+        action="append",
+        help="folder of an encoder; repeat it for a second one",
+    )
     command.set_defaults(command=_calibration, threads=1)
     command = commands.add_parser(
         "plain", parents=[shared], help="export a plain cross-encoder with the same weights, for benchmarks"

@@ -3,7 +3,8 @@
 ``POST /judge`` takes pairs and returns three probabilities for each; ``GET /info`` describes the judge, and ``GET
 /tokenizer`` returns the tokenizer that it counts tokens with. A judge that fuses windows receives the windows for a
 claim separately and scores each of them, as it does in process, so verdicts are the same wherever it runs. A cascade
-reports which of its judges gave a score, and a judge that calls a service reports the cost of the calls.
+reports which of its judges gave a score, a judge with two encoders reports the probabilities of both, and a judge that
+calls a service reports the cost of the calls.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -67,12 +68,14 @@ class GroundlaneProtocol:
         stage = row.get("stage", 0)
         if not isinstance(stage, int) or not 0 <= stage < max(1, len(self.stage_thresholds)):
             raise JudgeError("the stage of a score must be the position of a judge in the cascade")
+        second = row.get("second")
         return Probabilities(
             **found,
             parts=parts,
             spans=_spans(row.get("spans", ())),
             stage=stage,
             provisional=row.get("provisional") is True,
+            second=None if second is None else self._probabilities(objects([second])[0]),
         )
 
     def calls(self, answer: Any) -> list[LlmCall]:
@@ -229,6 +232,8 @@ def _row(score: Probabilities) -> dict[str, Any]:
         row["stage"] = score.stage
     if score.provisional:
         row["provisional"] = True
+    if score.second is not None:
+        row["second"] = _row(score.second)
     if score.parts:
         row["parts"] = [_row(part) for part in score.parts]
     if score.spans:

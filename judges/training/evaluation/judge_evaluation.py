@@ -12,7 +12,7 @@ import numpy as np
 
 from judges import features as signals
 from judges.checker import GroundingChecker
-from judges.cross_encoder import CachedEvidenceScorer
+from judges.cross_encoder.factory import open_encoders
 from judges.cross_encoder.model_files import cores
 from judges.features import (
     ClaimComparison,
@@ -38,6 +38,8 @@ _PART = 100
 """The number of claims passed to a process at a time."""
 
 Rows = Sequence[Mapping[str, Any]]
+Folders = Sequence[Path]
+"""The folder of the judge's encoder, or the folders of both encoders."""
 ClaimAndDocuments = tuple[Sequence[str], str]
 """The documents, and a claim about them."""
 
@@ -85,47 +87,52 @@ class Recorder:
         return Combined(model, None)
 
 
-def look(folder: Path, claims: Sequence[ClaimAndDocuments]) -> Sequence[JudgeInputs]:
-    """Return the combiner inputs that the judge with the model in ``folder`` computes for each claim and its
+def look(folders: Folders, claims: Sequence[ClaimAndDocuments]) -> Sequence[JudgeInputs]:
+    """Return the combiner inputs that the judge with the encoders in ``folders`` computes for each claim and its
     documents."""
-    return _in_processes(_look, folder, claims)
+    return _in_processes(_look, folders, claims)
 
 
-def judge(folder: Path, rows: Rows) -> tuple[Floats, Sequence[Label]]:
+def judge(folders: Folders, rows: Rows) -> tuple[Floats, Sequence[Label]]:
     """Return P(entailed) and the verdict for each row's ``hypothesis``, given its ``documents`` or, as the only
     document, its ``premise``.
     """
     claims = [(row.get("documents") or (row["premise"],), row["hypothesis"]) for row in rows]
-    found = _in_processes(_judge, folder, claims)
+    found = _in_processes(_judge, folders, claims)
     return np.array([entailed for entailed, _ in found]), [label for _, label in found]
 
 
 def _in_processes(
-    work: Callable[[Path, Sequence[ClaimAndDocuments]], list[Any]], folder: Path, claims: Sequence[ClaimAndDocuments]
+    work: Callable[[Folders, Sequence[ClaimAndDocuments]], list[Any]],
+    folders: Folders,
+    claims: Sequence[ClaimAndDocuments],
 ) -> list[Any]:
     """Distribute the claims over processes, one per core. Return the results in the order of the claims."""
     parts = [claims[start : start + _PART] for start in range(0, len(claims), _PART)]
     with ProcessPoolExecutor(cores()) as pool:
-        return [result for part in pool.map(partial(work, folder), parts) for result in part]
+        return [result for part in pool.map(partial(work, folders), parts) for result in part]
 
 
-def _look(folder: Path, claims: Sequence[ClaimAndDocuments]) -> list[JudgeInputs]:
+def _look(folders: Folders, claims: Sequence[ClaimAndDocuments]) -> list[JudgeInputs]:
     recorder = Recorder()
     found: list[JudgeInputs] = []
-    asyncio.run(_adjudicate(folder, recorder, claims, lambda _verdict: found.append(recorder.last)))
+    asyncio.run(_adjudicate(folders, recorder, claims, lambda _verdict: found.append(recorder.last)))
     return found
 
 
-def _judge(folder: Path, claims: Sequence[ClaimAndDocuments]) -> list[tuple[float, Label]]:
+def _judge(folders: Folders, claims: Sequence[ClaimAndDocuments]) -> list[tuple[float, Label]]:
     found: list[tuple[float, Label]] = []
-    asyncio.run(_adjudicate(folder, signals, claims, lambda verdict: found.append((verdict.entailed, verdict.label))))
+    asyncio.run(_adjudicate(folders, signals, claims, lambda verdict: found.append((verdict.entailed, verdict.label))))
     return found
 
 
 async def _adjudicate(
-    folder: Path, weighing: FeatureExtractor, claims: Sequence[ClaimAndDocuments], keep: Callable[[ClaimVerdict], None]
+    folders: Folders,
+    weighing: FeatureExtractor,
+    claims: Sequence[ClaimAndDocuments],
+    keep: Callable[[ClaimVerdict], None],
 ) -> None:
-    scorer = CachedEvidenceScorer(folder, threads=1)
+    scorer = open_encoders(folders, threads=1)
     checker = GroundingChecker(scorer)
     await checker.start()
     for texts, claim in claims:

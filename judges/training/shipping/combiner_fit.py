@@ -14,11 +14,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from judges.features import NAMES, WORDED, Features, spread
+from judges.features import NAMES, NAMES_OF_TWO, WORDED, Features, spread
 from judges.training.data import augmentation as augment
 from judges.training.data.datasets import WRITTEN, Group, Row, Target
 from judges.training.data.wording_prior import Worded
-from judges.training.evaluation.judge_evaluation import THRESHOLDS, ClaimAndDocuments, look
+from judges.training.evaluation.judge_evaluation import THRESHOLDS, ClaimAndDocuments, Folders, look
 from judges.training.evaluation.metrics import Flags, Floats
 
 _LOGIC: Final = frozenset({"BreakingNLI", "ConjNLI", "HELP", "MED", "MoNLI"})
@@ -43,7 +43,10 @@ _DISTRACTORS: Final = 3
 _PER_GROUP: Final = 4
 """The maximum number of claims about the same premise."""
 _WRITTEN: Final = 6
-"""The weight of the handwritten claims relative to other sources when the threshold is chosen."""
+"""The number of handwritten claims in the sample, relative to other sources."""
+_OF_WRITTEN: Final = 1.0
+"""The weight of the handwritten claims, relative to all other sources together. In public data sets, a claim that
+shares a passage's words is usually true, but in an assistant's replies it may not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ class Sample:
     sources: Strings
 
 
-def sample(folder: Path, groups: Sequence[Group], *, most: int, seed: int = 7) -> Sample:
-    """Compute the combiner's inputs with the model in ``folder``, for up to ``most`` claims in ``groups``, spread
+def sample(folders: Folders, groups: Sequence[Group], *, most: int, seed: int = 7) -> Sample:
+    """Compute the combiner's inputs with the encoders in ``folders``, for up to ``most`` claims in ``groups``, spread
     evenly over the sources, and for rule-generated claims about the same passages. Half of the claims get additional
     passages.
     """
@@ -77,7 +80,7 @@ def sample(folder: Path, groups: Sequence[Group], *, most: int, seed: int = 7) -
             rng.shuffle(texts)
             claims.append((texts, row.claim))
             rows.append(row)
-    seen = look(folder, claims)
+    seen = look(folders, claims)
     return Sample(
         np.array([inputs.vector for inputs in seen]),
         np.array([[getattr(inputs.wording, name) for name in WORDED] for inputs in seen]),
@@ -108,7 +111,8 @@ def fit(seen: Sample, worded: Worded) -> dict[str, Any]:
     are fitted on held-out claims, and the weights of the wording on many more claims (``worded``). The weights for
     "entailed" are fitted on natural claims only. Rule-generated claims share the passage's wording whether they are
     true or not, so they would teach that wording is irrelevant. The threshold is chosen using the predictions for
-    held-out sources, all with equal weight.
+    held-out sources, all with equal weight. The weights of the wording don't depend on the encoders, so they are
+    returned only for a judge with one encoder.
     """
     natural = _is_natural(seen.sources)
     not_entailed = (seen.targets == Target.NEUTRAL) | (seen.targets == Target.CONTRADICTED)
@@ -116,6 +120,11 @@ def fit(seen: Sample, worded: Worded) -> dict[str, Any]:
     no = _regress(seen.vectors, seen.targets == Target.CONTRADICTED, seen.sources, not_entailed, even=False)
     unseen = _of_unseen_sources(seen, natural, worded)
     offset = _offset(unseen, no.log_odds(seen.vectors[natural]), seen, natural)
+    if seen.vectors.shape[1] == len(NAMES_OF_TWO):
+        return {
+            "entailed_by_two": _plain(yes, NAMES_OF_TWO, offset),
+            "contradicted_by_two": _plain(no, NAMES_OF_TWO),
+        }
     return {
         "entailed": _plain(yes, NAMES, offset),
         "worded": _plain(_by_wording(worded, _is_natural(worded.sources)), WORDED),
@@ -186,10 +195,14 @@ def _offset(yes: Floats, no: Floats, seen: Sample, natural: Flags) -> float:
 
 def even_weights(sources: Strings, positive: Flags | None) -> Floats:
     """Return the weight of each claim. Each source is weighted by the square root of its number of claims, so that
-    small sources matter and large ones don't dominate. With ``positive``, both classes have equal weight.
+    small sources matter and large ones don't dominate. Handwritten claims, if any, weigh as much as all others
+    together. With ``positive``, both classes have equal weight.
     """
     counts = Counter(sources.tolist())
     weights = np.array([counts[source] ** -0.5 for source in sources.tolist()])
+    by_hand = sources == WRITTEN
+    if 0 < by_hand.sum() < len(by_hand):
+        weights[by_hand] *= _OF_WRITTEN * weights[~by_hand].sum() / weights[by_hand].sum()
     if positive is None:
         return weights
     yes, no = weights[positive].sum(), weights[~positive].sum()
@@ -198,12 +211,11 @@ def even_weights(sources: Strings, positive: Flags | None) -> Floats:
 
 def best_cut(scores: Floats, positive: Flags, sources: Strings) -> float:
     """Return the threshold with the highest balanced accuracy, averaged over sources with enough claims of both
-    classes. Handwritten claims, if any, count a third as much as all others: in public data sets, a claim that shares a
-    passage's words is usually true, but in an assistant's replies it may not be.
+    classes. Handwritten claims, if any, count as much as all others together.
     """
     masks = {name: (positive & (sources == name), ~positive & (sources == name)) for name in sorted(set(sources))}
     both = {name: mask for name, mask in masks.items() if min(mask[0].sum(), mask[1].sum()) >= _FEWEST}
-    weights = [(len(both) - 1) / 3 if name == WRITTEN and len(both) > 1 else 1 for name in both]
+    weights = [(len(both) - 1) * _OF_WRITTEN if name == WRITTEN and len(both) > 1 else 1 for name in both]
     cuts = np.quantile(scores, np.linspace(0.05, 0.95, 91))
     accuracies = [
         [(scores[yes] >= cut).mean() + (scores[no] < cut).mean() for yes, no in both.values()] for cut in cuts
@@ -222,8 +234,9 @@ def _plain(model: Linear, names: Sequence[str], shift: float = 0.0) -> dict[str,
 
 
 def write(weights: Mapping[str, Any], file: Path) -> None:
-    """Write the weights one per line, so that diffs are readable."""
-    file.write_text(json.dumps(weights, indent=2) + "\n", encoding="utf-8")
+    """Write the weights one per line, so that diffs are readable. Other weights in ``file`` are kept."""
+    kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    file.write_text(json.dumps({**kept, **weights}, indent=2) + "\n", encoding="utf-8")
 
 
 def _logit(share: float) -> float:

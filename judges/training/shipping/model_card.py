@@ -45,14 +45,23 @@ _LICENCES: Final[Mapping[str, str]] = {
     "XSumFaith": "CC BY 4.0 (google-research-datasets/xsum_hallucination_annotations)",
     WRITTEN: "Apache-2.0 (this project); passages as above",
 }
-_HEAD: Final = """\
+_ALONE: Final = """\
 # The embedded judge
 
 A cross-encoder for grounding: it reads a claim together with retrieved text, and estimates whether the text entails the
 claim, contradicts it, or does neither. Evidence tokens don't attend to the claim, so the encoded document is cached and
 reused for every sentence of a reply, and for other requests. A small combiner (`judges/features`) merges the model's
 probabilities with exact comparisons of wording, numbers, dates, names and negation.
+"""
+_SECOND: Final = """\
+# The larger encoder of the embedded judge
 
+This encoder is trained and used in the same way as the [small one](../CARD.md), but is larger. It reads a claim against
+all of its evidence windows together. The combiner (`judges/features`) weighs its probabilities with those of the small
+encoder and with the exact comparisons.
+"""
+_HEAD: Final = """\
+{intro}
 | | |
 |---|---|
 | base | {base} |
@@ -63,6 +72,8 @@ probabilities with exact comparisons of wording, numbers, dates, names and negat
 
 ## Figures
 
+{judged}
+
 The export script generates this section. The figures are for the development set, whose premises aren't in the training
 data. A claim counts as supported at a score of 0.7, the default of the policies. The false-block rate is the share of
 supported claims that are called contradicted.
@@ -70,7 +81,7 @@ supported claims that are called contradicted.
 ### The judge as shipped
 
 {judge}
-Before quantization, the macro balanced accuracy is {fp32:.3f} and the ROC-AUC {fp32_auc:.3f}.
+{quantization}
 
 ### The encoder alone, at 0.5
 
@@ -124,7 +135,11 @@ def write(report: Mapping[str, Any]) -> str:
         for name in ("judge", "judge_fp32", "encoder_alone", "wording_alone", "written")
     )
     rows = report["training_rows"]
+    second = "first" in report
     return _HEAD.format(
+        intro=_SECOND if second else _ALONE,
+        judged=f"These are the figures of the judge with {'both encoders' if second else 'this encoder only'}.",
+        quantization=_quantization(report, exact),
         base=report["base"],
         made=_made(report),
         claims=report["plan"]["claims"] * report["plan"].get("parts", 1),
@@ -133,13 +148,24 @@ def write(report: Mapping[str, Any]) -> str:
         claim_tokens=report["claim_tokens"],
         window_tokens=report["window_tokens"],
         judge=table(judged),
-        fp32=macro(exact, "balanced_accuracy"),
-        fp32_auc=macro(exact, "roc_auc"),
         encoder=table(encoder),
         wording=table(wording),
         written=table(written),
         rows=sum(rows.values()),
         sources="\n".join(f"| {source} | {count:,} | {_LICENCES.get(source, '')} |" for source, count in rows.items()),
+    )
+
+
+def _quantization(report: Mapping[str, Any], exact: Mapping[str, Figures]) -> str:
+    """Compare the shipped weights with the weights before quantization."""
+    before = f"{macro(exact, 'balanced_accuracy'):.3f} and the ROC-AUC {macro(exact, 'roc_auc'):.3f}"
+    if "first" not in report:
+        return f"Before quantization, the macro balanced accuracy is {before}."
+    after = {source: Figures(**one) for source, one in report["judge_int8"].items()}
+    return (
+        f"Before quantization of this encoder, the macro balanced accuracy on {report['compared_rows']} of these rows "
+        f"is {before}. After quantization, they are {macro(after, 'balanced_accuracy'):.3f} and "
+        f"{macro(after, 'roc_auc'):.3f}."
     )
 
 

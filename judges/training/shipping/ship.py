@@ -2,6 +2,7 @@
 
 import json
 import logging
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 _SAMPLE: Final = 8000
 _EXTRA: Final = {"languages": ["en"]}
+_COMPARED: Final = 250
+"""The number of rows on which a second encoder is compared with its weights before quantization."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,18 @@ def restore(run: Path, folder: Path | None = None) -> TrainingRun:
     return TrainingRun(judge, step, (folder or base.folder()) / "tokenizer.json", base.title)
 
 
-def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False, base: Path | None = None) -> dict[str, Any]:
+def ship(
+    data: Path,
+    run: Path,
+    folder: Path,
+    *,
+    first: Path | None = None,
+    stated_only: bool = False,
+    base: Path | None = None,
+) -> dict[str, Any]:
     """Export the encoder of ``run`` to ``folder``, fit the combiner, evaluate the whole judge on ``dev.jsonl.gz``, and
-    write ``CARD.md`` and ``report.json`` next to the model. Returns the report.
+    write ``CARD.md`` and ``report.json`` next to the model. Returns the report. With ``first``, the folder of another
+    encoder, the new one becomes the second encoder of a judge, and the combiner is fitted for both.
     """
     made = restore(run, base)
     model, tokenizer = made.judge, made.tokenizer
@@ -67,17 +79,22 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False, base
     rows = evaluate.load(data / "dev.jsonl.gz")
     export.export(model, tokenizer, folder, quantised=True, extra=_EXTRA)
     log.info("computing the combiner's inputs for premises held out from training")
-    seen = fit.sample(folder, kept, most=_SAMPLE)
+    folders = (folder,) if first is None else (first, folder)
+    seen = fit.sample(folders, kept, most=_SAMPLE)
     worded = measure_rows(pool)
     fit.write(fit.fit(seen, worded), Path(combiner.__file__).with_name(combiner.WEIGHTS_FILE))
     combiner.regressions.cache_clear()
     log.info("measuring on %d rows", len(rows))
-    shipped = figures(rows, *judge(folder, rows))
+    entailed, labels = judge(folders, rows)
+    shipped = figures(rows, entailed, labels)
+    drawn = range(len(rows)) if first is None else random.Random(0).sample(range(len(rows)), min(_COMPARED, len(rows)))
+    compared = [rows[place] for place in drawn]
+    quantised = figures(compared, entailed[list(drawn)], [labels[place] for place in drawn])
     hard = [*written.rows(kept), *written.measured(written.REPLIES), *written.measured(written.PARAPHRASES)]
     with TemporaryDirectory() as place:
         export.export(model, tokenizer, Path(place), quantised=False, extra=_EXTRA)
-        exact = figures(rows, *judge(Path(place), rows))
-    alone = evaluate.probabilities(model, rows, made.encoder, threads=cores())
+        exact = figures(compared, *judge((*folders[:-1], Path(place)), compared))
+    alone = evaluate.probabilities(model.halved(), rows, made.encoder, threads=cores())
     report = {
         "steps": made.step,
         "base": made.title,
@@ -88,12 +105,14 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False, base
         "judge_fp32": _plain(exact),
         "encoder_alone": _plain(evaluate.by_source(rows, alone, threshold=0.5)),
         "wording_alone": _plain(floor(worded, rows)),
-        "written": _plain(figures(hard, *judge(folder, hard))),
-        "int8_loss": macro(exact, "balanced_accuracy") - macro(shipped, "balanced_accuracy"),
+        "written": _plain(figures(hard, *judge(folders, hard))),
+        "int8_loss": macro(exact, "balanced_accuracy") - macro(quantised, "balanced_accuracy"),
         "claim_tokens": CLAIM_TOKENS - 2,
         "window_tokens": WINDOW_TOKENS,
         "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file() and file.suffix != ".py"),
     }
+    if first is not None:
+        report |= {"first": first.name, "judge_int8": _plain(quantised), "compared_rows": len(compared)}
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     (folder / "CARD.md").write_text(card.write(report), encoding="utf-8")
     return report

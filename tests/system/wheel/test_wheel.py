@@ -72,6 +72,17 @@ def test_wheel_installs_only_its_own_name_and_no_training_code(run: Run) -> None
     assert "groundlane/py.typed" in map(str, installed)
 
 
+def test_larger_encoder_is_installed_beside_the_small_one(run: Run) -> None:
+    code = "from importlib.metadata import files\nprint(*files('groundlane-judge-large'), sep='\\n')"
+    installed = {Path(line).parent for line in run(PYTHON, "-c", code).splitlines() if "dist-info" not in line}
+    assert installed == {Path("groundlane_server/judges/embedded/large")}
+    code = (
+        "import groundlane_server; groundlane_server.activate()\n"
+        "from judges.cross_encoder import open_scorer; print(type(open_scorer('embedded')).__name__)"
+    )
+    assert run(PYTHON, "-c", code) == "SecondEncoderScorer\n"
+
+
 def test_chain_of_the_readme_prints_the_documented_output(run: Run, project: Path) -> None:
     section = README.read_text("utf-8").partition("## In your own chain")[2]
     code, printed = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)[:2]

@@ -208,6 +208,7 @@ def test_reported_properties_survive_a_round_trip() -> None:
     info = info_response(Judge({}), batch=4, languages=None, tokenizer=None)
     read = groundlane_protocol(json.loads(json.dumps(info)))
     assert (read.threshold, read.windowing) == (0.3, Windowing(tokens=50, sentences=7))
-    score = Probabilities(0.1, 0.9, 0.0, spans=(UnsupportedSpan(0, 4, 0.75),))
+    second = Probabilities(0.2, 0.5, 0.3)
+    score = Probabilities(0.1, 0.9, 0.0, spans=(UnsupportedSpan(0, 4, 0.75),), second=second)
     answer = json.loads(json.dumps(judge_response([score], "m")))
     assert read.parse(answer, [("e", "claim")]) == [score]

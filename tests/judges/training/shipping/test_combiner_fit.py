@@ -1,5 +1,6 @@
 """The combiner's fit and the floor, on claims constructed so that the right answer is known."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,13 @@ import pytest
 
 pytest.importorskip("sklearn", reason="needs the extra training")
 
-from judges.features import NAMES, WORDED, Features, Wording
+from judges.features import NAMES, NAMES_OF_TWO, WORDED, Features, Wording
 from judges.training.data.datasets import WRITTEN, Group, Row, Target
 from judges.training.data.wording_prior import Worded
 from judges.training.evaluation.judge_evaluation import JudgeInputs
 from judges.training.evaluation.lexical_baseline import floor
 from judges.training.shipping import combiner_fit
-from judges.training.shipping.combiner_fit import Sample, best_cut, even_weights, fit, sample
+from judges.training.shipping.combiner_fit import Sample, best_cut, even_weights, fit, sample, write
 
 SOURCES = ("one", "two", "three", "four", "five", "six")
 EVIDENCE = "The old mill stands near Bergen. Its wheel turns slowly in summer."
@@ -33,7 +34,7 @@ def test_sample_has_claims_of_every_label(monkeypatch: pytest.MonkeyPatch) -> No
         )
         for number in range(100)
     ]
-    seen = sample(Path(), groups, most=50)
+    seen = sample((Path(),), groups, most=50)
     written = seen.targets[seen.sources == WRITTEN]
     assert len(written) == 6 * 50
     assert all(60 < (written == label).sum() < 140 for label in labels)
@@ -48,9 +49,9 @@ def test_threshold_separates_both_classes_in_each_source() -> None:
     assert 0.35 < best_cut(scores, wanted, sources) < 0.65
 
 
-def test_written_claims_move_the_threshold_a_quarter_of_the_way() -> None:
+def test_written_claims_count_as_much_as_all_other_sources() -> None:
     """Five public sets are best separated at 0.3 and lose a little with each step up; the handwritten ones gain. As one
-    set of six they would change nothing; as a quarter of the whole they do."""
+    set of six they would change nothing; as half of the whole they do."""
     rng = np.random.default_rng(4)
     names = [*SOURCES[:5], WRITTEN]
     sources = np.repeat(names, 400)
@@ -69,6 +70,8 @@ def test_both_classes_have_the_same_weight_and_no_source_dominates() -> None:
     wanted = np.array(([True] * 3 + [False]) * 26)
     weights = even_weights(sources, wanted)
     assert weights[wanted].sum() == pytest.approx(weights[~wanted].sum())
+    written = np.where(sources == "small", WRITTEN, sources)
+    assert even_weights(written, None)[written == WRITTEN].sum() == pytest.approx(10.0)
     plain = even_weights(sources, None)
     assert plain[sources == "large"].sum() == pytest.approx(10.0)
     assert plain[sources == "small"].sum() == pytest.approx(2.0)
@@ -96,6 +99,31 @@ def test_informative_features_get_weight_and_the_threshold_is_kept() -> None:
     assert weights["worded"]["weights"]["pairs"] > 5 * abs(weights["worded"]["weights"]["content"])
     assert weights["worded"]["bias"] == pytest.approx(-0.5 * weights["worded"]["weights"]["pairs"], rel=0.2)
     assert 0.4 < 1 / (1 + np.exp(-weights["entailed"]["bias"])) < 0.9
+
+
+def test_second_encoder_counts_if_it_knows_more(tmp_path: Path) -> None:
+    """Only the second encoder's odds predict the labels. Fitting for two encoders leaves the other weights as they
+    are."""
+    rng = np.random.default_rng(6)
+    count = 1200
+    targets = rng.integers(0, 3, count)
+    vectors = rng.normal(0.0, 1.0, (count, len(NAMES_OF_TWO)))
+    vectors[:, -2] += np.where(targets == Target.ENTAILED, 2.0, -2.0)
+    vectors[:, -1] += np.where(targets == Target.CONTRADICTED, 2.0, -2.0)
+    sources = rng.choice(SOURCES, count)
+    worded = Worded(rng.uniform(0.0, 1.0, (3000, 9)), rng.random(3000) > 0.5, rng.choice(SOURCES, 3000))
+    weights = fit(Sample(vectors, np.ones((count, len(WORDED))), [Features()] * count, targets, sources), worded)
+    assert {name: tuple(one["weights"]) for name, one in weights.items()} == {
+        "entailed_by_two": NAMES_OF_TWO,
+        "contradicted_by_two": NAMES_OF_TWO,
+    }
+    assert weights["entailed_by_two"]["weights"]["second_entailed"] > 0.5
+    assert weights["contradicted_by_two"]["weights"]["second_contradicted"] > 0.5
+    assert abs(weights["entailed_by_two"]["weights"]["model_entailed"]) < 0.1
+    file = tmp_path / "weights.json"
+    write({"entailed": {"bias": 1.0}, "entailed_by_two": {"bias": 2.0}}, file)
+    write(weights, file)
+    assert json.loads(file.read_text()) == {"entailed": {"bias": 1.0}, **weights}
 
 
 def test_floor_measures_wording_alone() -> None:
