@@ -54,12 +54,12 @@ def test_image_has_existing_extras_and_all_package_files() -> None:
     (default,) = re.findall(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)
     (of_ray,) = re.findall(r"--build-arg EXTRAS=(\S+)", text)
     assert {*default.split(","), of_ray} <= project["project"]["optional-dependencies"].keys()
-    copied = set(re.findall(r"^COPY ([\w/]+) \1$", text, re.MULTILINE))
+    copied = set(re.findall(r"^COPY ([\w/-]+) \1$", text, re.MULTILINE))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert copied == set(wheel["only-include"])
+    assert copied == {*wheel["only-include"], "large-judge"}
     ignore = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     assert copied | {"pyproject.toml", "README.md", "LICENSE"} == {line[1:] for line in ignore if line.startswith("!")}
-    assert set(wheel["exclude"]) <= set(ignore)
+    assert set(wheel["exclude"]) - {"judges/embedded/large"} <= set(ignore)
 
 
 def test_dependencies_are_installed_before_files_that_change_more_often() -> None:
