@@ -127,7 +127,7 @@ class Settings(BaseSettings):
         Field(description="Comma-separated Fernet keys for stored secrets; the first encrypts, and all decrypt"),
     ] = None
     judge: Annotated[
-        str, Field(description="embedded, embedded-small, preset:<name>, st:<model>, onnx:<path>, http:<url> or none")
+        str, Field(description="embedded, embedded-large, preset:<name>, st:<model>, onnx:<path>, http:<url> or none")
     ] = "embedded"
     judge_api_key: Annotated[
         SecretStr | None, Field(description="API key for a remote judge, sent as a bearer token")

@@ -280,7 +280,7 @@ def default_processes(settings: Settings, judge: JudgeOption, total: int) -> int
     process judges. LLM calls are always made from this process."""
     from judges.cross_encoder.model_files import cores
 
-    long = judge is JudgeOption.CROSS_ENCODER and settings.judge in ("embedded", "embedded-small") and total >= _LONG
+    long = judge is JudgeOption.CROSS_ENCODER and settings.judge == "embedded" and total >= _LONG
     return cores() if long and cores() > 1 else 0
 
 

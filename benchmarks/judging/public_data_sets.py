@@ -4,7 +4,7 @@ other models.
     python -m benchmarks.judging.public_data_sets --data DIR [--measure] [--output docs/judging/accuracy.md]
 
 ``DIR`` contains ``INDEX.md``, which describes the data sets, and ``dev.jsonl.gz`` with their rows. The judge's results
-come from ``judges/embedded/large/report.json`` and ``judges/embedded/report.json``, which were written when the models
+come from ``judges/embedded/report.json`` and ``judges/embedded/large/report.json``, which were written when the models
 were exported. ``--measure`` recomputes them from the rows, with confidence intervals. This takes several minutes.
 """
 
@@ -50,10 +50,10 @@ Row = Mapping[str, str]
 _PAGE = """\
 # How accurate the embedded judge is
 
-`python -m benchmarks.judging.public_data_sets` generates this page; don't edit it. It describes the [embedded
-judge](judges.md#the-embedded-judge) with both encoders ({megabytes:.0f} MB). The cards of the
-[small](../../judges/embedded/CARD.md) and the [large encoder](../../judges/embedded/large/CARD.md) describe how they
-were trained, and on which data.
+`python -m benchmarks.judging.public_data_sets` generates this page; don't edit it. It describes the default judge,
+`embedded` ({megabytes:.1f} MB), and compares it with [`embedded-large`](judges.md#the-embedded-judges). The cards of
+the [small](../../judges/embedded/CARD.md) and the [large encoder](../../judges/embedded/large/CARD.md) describe how
+they were trained, and on which data.
 
 ## Public data sets
 
@@ -82,7 +82,7 @@ Means over the same sets:
 |---|---|---|---|---|
 {parts}
 
-`embedded-small` is the judge with the small encoder only. "Wording alone" is a boosted-tree model over nine features of
+`embedded-large` adds the large encoder to the small one. "Wording alone" is a boosted-tree model over nine features of
 shared wording, fitted on 7,000 rows of the training data. Its figures are means over twelve samples of those rows.
 {floor}
 
@@ -113,9 +113,9 @@ leaderboard's data sets, and this page says nothing about how it would perform t
 
 ## What this means
 
-- The open models in that table have two to three times as many parameters as this judge. If accuracy matters
-  more to you than a few milliseconds, use a larger cross-encoder [instead](pipeline.md#judges), or add [an
-  LLM](llm-judge.md).
+- The open models in that table have roughly ten to twenty times as many parameters as this one. If accuracy matters
+  more to you than a few milliseconds, use `embedded-large` or a larger cross-encoder [instead](pipeline.md#judges), or
+  add [an LLM](llm-judge.md).
 - The judge is weaker if a false claim has nearly all the words of the passage: swapped roles, one name instead of
   another, a dropped condition, a plan presented as done. The twins and replies above contain such claims. If these
   errors are expensive for you, let [an LLM](llm-judge.md) score the reply as well.
@@ -157,23 +157,23 @@ def _rows(lines: Sequence[str]) -> Iterator[Row]:
 
 def page(
     report: Mapping[str, Any],
-    small: Mapping[str, Any],
+    large: Mapping[str, Any],
     index: Index,
     measured: Mapping[str, tuple[Figures, Floats]] | None,
 ) -> str:
-    """Build the page in Markdown from the reports on the judge with both encoders and with the small one only.
-    ``measured`` contains newly computed results for both encoders, with bounds for the balanced accuracy."""
+    """Build the page in Markdown from the reports on the default judge and on the one with two encoders. ``measured``
+    contains newly computed results of the default judge, with bounds for the balanced accuracy."""
     shipped = {name: one for name, (one, _) in measured.items()} if measured else _figures(report, "judge")
     bounds = {name: one for name, (_, one) in measured.items()} if measured else {}
     parts = {
-        "the judge with both encoders": shipped,
-        "`embedded-small`": _figures(small, "judge"),
-        "the large encoder alone, at 0.5": _figures(report, "encoder_alone"),
-        "the small encoder alone, at 0.5": _figures(small, "encoder_alone"),
-        "wording alone, without a model": _figures(small, "wording_alone"),
+        "the judge as shipped": shipped,
+        "`embedded-large`": _figures(large, "judge"),
+        "the small encoder alone, at 0.5": _figures(report, "encoder_alone"),
+        "the large encoder alone, at 0.5": _figures(large, "encoder_alone"),
+        "wording alone, without a model": _figures(report, "wording_alone"),
     }
     return _PAGE.format(
-        megabytes=(report["bytes"] + small["bytes"]) / 1e6,
+        megabytes=report["bytes"] / 1e6,
         threshold=THRESHOLDS.entailment,
         intervals=_INTERVALS if measured else "",
         sets=_sets(shipped, bounds),
@@ -185,7 +185,7 @@ def page(
         published=_published(index, shipped),
         written="\n".join(
             _line(f"{name}{of}", one)
-            for of, which in (("", report), (", `embedded-small`", small))
+            for of, which in (("", report), (", `embedded-large`", large))
             for name, one in _figures(which, "written").items()
         ),
     )
@@ -229,7 +229,7 @@ def _published(index: Index, shipped: Mapping[str, Figures]) -> str:
     columns = list(index.published[0])
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(row.values()) + " |" for row in index.published]
-    ours = {"model": "this judge, WiCE development split", "size": "0.13B"}
+    ours = {"model": "this judge, WiCE development split", "size": "0.02B"}
     if "WiCE" in shipped:
         ours["WiCE"] = f"({100 * shipped['WiCE'].balanced_accuracy:.1f})"
     lines.append("| " + " | ".join(ours.get(column, "–") for column in columns) + " |")
@@ -261,7 +261,7 @@ def _macros(found: Mapping[str, Figures]) -> Sequence[str]:
 def measure(file: Path) -> Mapping[str, tuple[Figures, Floats]]:
     """Judge every row of ``file``. Return the results for each data set, with bounds for its balanced accuracy."""
     rows = list(read(file))
-    entailed, labels = judge((embedded.FOLDER, embedded.LARGE), rows)
+    entailed, labels = judge((embedded.FOLDER,), rows)
     found = figures(rows, entailed, labels)
     return {name: (one, _bounds(rows, entailed, labels, name)) for name, one in found.items()}
 
@@ -291,11 +291,11 @@ def main() -> None:
         index = read_index(arguments.data / "INDEX.md")
     except (OSError, ValueError) as error:
         sys.exit(f"Error: {error}")
-    report, small = (
-        json.loads((folder / "report.json").read_text("utf-8")) for folder in (embedded.LARGE, embedded.FOLDER)
+    report, large = (
+        json.loads((folder / "report.json").read_text("utf-8")) for folder in (embedded.FOLDER, embedded.LARGE)
     )
     measured = measure(arguments.data / "dev.jsonl.gz") if arguments.measure else None
-    arguments.output.write_text(page(report, small, index, measured), "utf-8")
+    arguments.output.write_text(page(report, large, index, measured), "utf-8")
     print(f"wrote {arguments.output}")
 
 

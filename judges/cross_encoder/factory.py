@@ -85,9 +85,9 @@ def _languages_of(parsed: JudgeSpec) -> frozenset[str] | None:
 def _open_one(parsed: JudgeSpec, threads: int, access: ServiceAccess) -> PairScorer | None:
     match parsed.kind:
         case "embedded":
-            return _open_embedded(threads)
-        case "embedded-small":
             return CachedEvidenceScorer(embedded.FOLDER, threads=threads, label=parsed.kind)
+        case "embedded-large":
+            return _open_embedded_large(threads)
         case "onnx":
             return _open_folder(Path(parsed.what).expanduser(), threads)
         case "st":
@@ -108,7 +108,7 @@ def _open_one(parsed: JudgeSpec, threads: int, access: ServiceAccess) -> PairSco
 
 def _folder_of(spec: JudgeSpec) -> Path | None:
     match spec.kind:
-        case "embedded" | "embedded-small":
+        case "embedded" | "embedded-large":
             return embedded.FOLDER
         case "onnx":
             return Path(spec.what).expanduser()
@@ -116,11 +116,10 @@ def _folder_of(spec: JudgeSpec) -> Path | None:
             return None
 
 
-def _open_embedded(threads: int) -> PairScorer:
-    """Create the best embedded judge that is installed: both encoders, or only the small one."""
+def _open_embedded_large(threads: int) -> PairScorer:
     if not (embedded.LARGE / EVIDENCE_GRAPH).is_file():
-        return CachedEvidenceScorer(embedded.FOLDER, threads=threads, label="embedded-small")
-    return open_encoders((embedded.FOLDER, embedded.LARGE), threads=threads, label="embedded")
+        raise ValueError("judge 'embedded-large': not installed; run: pip install groundlane-judge-large")
+    return open_encoders((embedded.FOLDER, embedded.LARGE), threads=threads, label="embedded-large")
 
 
 def open_encoders(folders: Sequence[Path], *, threads: int = 0, label: str | None = None) -> PairScorer:

@@ -5,21 +5,21 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 EXPECTED = (
-    "expected 'embedded', 'embedded-small', 'onnx:<folder>', 'st:<hub id or path>', 'http:<url>', 'preset:<name>' or "
+    "expected 'embedded', 'embedded-large', 'onnx:<folder>', 'st:<hub id or path>', 'http:<url>', 'preset:<name>' or "
     "'none'"
 )
 
 _OPTIONS: Mapping[str, frozenset[str] | None] = {
     "none": frozenset(),
     "embedded": frozenset({"languages"}),
-    "embedded-small": frozenset({"languages"}),
+    "embedded-large": frozenset({"languages"}),
     "onnx": frozenset({"languages"}),
     "st": frozenset({"backend", "device", "languages"}),
     "preset": None,
     "http": frozenset({"model", "template", "labels", "max_tokens", "tokenizer", "languages", "concurrency"}),
 }
 """The options for each kind of judge; None if they depend on the preset."""
-_BARE = frozenset({"none", "embedded", "embedded-small"})
+_BARE = frozenset({"none", "embedded", "embedded-large"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,4 +5,4 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 LARGE = FOLDER / "large"
-"""The larger encoder, if it is installed."""
+"""The second encoder of `embedded-large`, if it is installed."""

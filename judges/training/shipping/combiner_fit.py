@@ -44,7 +44,7 @@ _PER_GROUP: Final = 4
 """The maximum number of claims about the same premise."""
 _WRITTEN: Final = 6
 """The number of handwritten claims in the sample, relative to other sources."""
-_OF_WRITTEN: Final = 1.0
+_OF_WRITTEN: Final = 0.5
 """The weight of the handwritten claims, relative to all other sources together. In public data sets, a claim that
 shares a passage's words is usually true, but in an assistant's replies it may not be."""
 
@@ -195,7 +195,7 @@ def _offset(yes: Floats, no: Floats, seen: Sample, natural: Flags) -> float:
 
 def even_weights(sources: Strings, positive: Flags | None) -> Floats:
     """Return the weight of each claim. Each source is weighted by the square root of its number of claims, so that
-    small sources matter and large ones don't dominate. Handwritten claims, if any, weigh as much as all others
+    small sources matter and large ones don't dominate. Handwritten claims, if any, weigh half as much as all others
     together. With ``positive``, both classes have equal weight.
     """
     counts = Counter(sources.tolist())
@@ -211,7 +211,7 @@ def even_weights(sources: Strings, positive: Flags | None) -> Floats:
 
 def best_cut(scores: Floats, positive: Flags, sources: Strings) -> float:
     """Return the threshold with the highest balanced accuracy, averaged over sources with enough claims of both
-    classes. Handwritten claims, if any, count as much as all others together.
+    classes. Handwritten claims, if any, count half as much as all others together.
     """
     masks = {name: (positive & (sources == name), ~positive & (sources == name)) for name in sorted(set(sources))}
     both = {name: mask for name, mask in masks.items() if min(mask[0].sum(), mask[1].sum()) >= _FEWEST}

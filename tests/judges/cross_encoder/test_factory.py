@@ -15,9 +15,9 @@ from judges.cross_encoder import (
 
 def test_each_spec_opens_its_backend(tmp_path: Path) -> None:
     assert open_scorer("none") is None
-    embedded = open_scorer(" embedded-small ", threads=1)
+    embedded = open_scorer(" embedded ", threads=1)
     assert isinstance(embedded, CachedEvidenceScorer)
-    assert embedded.name == "embedded-small"
+    assert embedded.name == "embedded"
     assert isinstance(open_scorer("onnx:/models/nli"), OnnxScorer)
     (tmp_path / "evidence.onnx").touch()
     assert isinstance(open_scorer(f"onnx:{tmp_path}"), CachedEvidenceScorer)
@@ -50,7 +50,7 @@ def test_options_follow_a_question_mark() -> None:
 
 @pytest.mark.parametrize("spec", ["", "embeded", "onnx:", "st:", "none:x", "embedded:x", "embedded:", "onnx", "http:"])
 def test_unknown_spec_error_says_what_is_expected(spec: str) -> None:
-    with pytest.raises(ValueError, match="expected 'embedded', 'embedded-small', 'onnx:<folder>'"):
+    with pytest.raises(ValueError, match="expected 'embedded', 'embedded-large', 'onnx:<folder>'"):
         open_scorer(spec)
 
 
@@ -75,7 +75,7 @@ def test_languages_of_a_model_come_from_its_option_or_config(tmp_path: Path) -> 
     assert spec_languages(f"onnx:{tmp_path}") == frozenset({"en"})
     assert spec_languages(f"onnx:{tmp_path}?languages=en,de") == frozenset({"en", "de"})
     assert spec_languages(f"onnx:{tmp_path / 'none'}") is None
-    assert spec_languages("embedded") == spec_languages("embedded-small?languages=en") == frozenset({"en"})
+    assert spec_languages("embedded") == spec_languages("embedded-large?languages=en") == frozenset({"en"})
     assert spec_languages("http:http://judge?languages=ja") == frozenset({"ja"})
     assert spec_languages("st:some/model") is None
     assert spec_languages("none") is None

@@ -78,7 +78,7 @@ def test_larger_encoder_is_installed_beside_the_small_one(run: Run) -> None:
     assert installed == {Path("groundlane_server/judges/embedded/large")}
     code = (
         "import groundlane_server; groundlane_server.activate()\n"
-        "from judges.cross_encoder import open_scorer; print(type(open_scorer('embedded')).__name__)"
+        "from judges.cross_encoder import open_scorer; print(type(open_scorer('embedded-large')).__name__)"
     )
     assert run(PYTHON, "-c", code) == "SecondEncoderScorer\n"
 

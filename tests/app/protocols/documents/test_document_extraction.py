@@ -280,7 +280,7 @@ class TestLimits:
     def test_text_of_all(self) -> None:
         documents = Documents(Limits(total_chars=10))
         documents.take("x" * 6, "a")
-        with pytest.raises(InvalidRequestError, match="the documents exceed the total limit of 10 characters") as caught:
+        with pytest.raises(InvalidRequestError, match="exceed the total limit of 10 characters") as caught:
             documents.take({"text": "x" * 5}, "b")
         assert caught.value.param == "b.text"
         assert len(documents.chunks) == 1

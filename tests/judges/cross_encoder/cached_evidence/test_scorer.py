@@ -31,11 +31,11 @@ def near(one: Probabilities, other: Probabilities) -> bool:
 
 
 async def test_embedded_judge_caches_evidence() -> None:
-    scorer = open_scorer("embedded-small", threads=1)
+    scorer = open_scorer("embedded", threads=1)
     assert isinstance(scorer, CachedEvidenceScorer)
-    assert scorer.name == "embedded-small"
+    assert scorer.name == "embedded"
     await scorer.start()
-    assert scorer.name.startswith("embedded-small@")
+    assert scorer.name.startswith("embedded@")
     await scorer.aclose()
 
 

@@ -75,18 +75,15 @@ async def test_damaged_second_encoder_is_not_loaded(tmp_path: Path) -> None:
             pass
 
 
-async def test_embedded_is_the_best_judge_that_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_large_judge_needs_its_second_encoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(factory.embedded, "LARGE", tmp_path)
-    alone = open_scorer("embedded")
-    assert isinstance(alone, CachedEvidenceScorer)
-    assert alone.name == "embedded-small"
+    with pytest.raises(ValueError, match="'embedded-large': not installed; run: pip install groundlane-judge-large"):
+        open_scorer("embedded-large")
     (tmp_path / "evidence.onnx").touch()
-    both = open_scorer("embedded")
+    both = open_scorer("embedded-large")
     assert isinstance(both, SecondEncoderScorer)
-    assert both.name == "embedded"
-    small = open_scorer("embedded-small")
-    assert isinstance(small, CachedEvidenceScorer)
-    assert small.name == "embedded-small"
+    assert both.name == "embedded-large"
+    assert isinstance(open_scorer("embedded"), CachedEvidenceScorer)
 
 
 @pytest.mark.slow
