@@ -170,7 +170,7 @@ class GroundingChecker:
             else:
                 self._loaded = True
                 self._fault = None
-                await asyncio.to_thread(HeuristicClaimExtractor)
+                await asyncio.to_thread(HeuristicClaimExtractor)  # As in ``_build``, so that no request waits for it.
 
     def retry(self) -> None:
         """If a remote judge did not answer and the retry interval has passed, retry it in the background."""

@@ -21,8 +21,7 @@ from judges.protocols import PairScorer
 _WAIT_SHARE: Final = 0.6
 """Share of the time limit that a cascade gives to all judges after the first."""
 _STATES_BYTES_OF_TWO: Final = (40 * 1024 * 1024, 176 * 1024 * 1024)
-"""Memory limits for the window states of a small and a large encoder: 50 and 38 windows. With them, a gateway needs
-less than 700 MiB."""
+"""Memory limits for the window states of a small and a large encoder: 50 and 38 windows."""
 
 
 def open_scorer(spec: str, *, threads: int = 0, access: ServiceAccess | None = None) -> PairScorer | None:

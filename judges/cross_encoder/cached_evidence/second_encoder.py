@@ -4,15 +4,12 @@ windows of a claim together. The combiner (``judges.features``) weighs the two.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
 from judges.cross_encoder.cached_evidence.scorer import CachedEvidenceScorer
 from judges.cross_encoder.scorer_wrapper import ScorerWrapper
 from judges.types import Probabilities
-
-_DIGITS: Final = 8
 
 
 class SecondEncoderScorer(ScorerWrapper):
@@ -32,7 +29,7 @@ class SecondEncoderScorer(ScorerWrapper):
     def name(self) -> str:
         """The name of the first encoder and, once loaded, the first digits of the second one's SHA-256."""
         _, loaded, digest = self._second.name.rpartition("@")
-        return f"{super().name}+{digest[:_DIGITS]}" if loaded else super().name
+        return f"{super().name}+{digest}" if loaded else super().name
 
     async def start(self) -> None:
         await asyncio.gather(super().start(), self._second.start())

@@ -45,15 +45,16 @@ async def opened(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.slow
-async def test_verdicts_equal_the_in_process_judge_exactly() -> None:
-    here = open_scorer("embedded", threads=1)
+@pytest.mark.parametrize("judge", ["embedded", "embedded-large"])
+async def test_verdicts_equal_the_in_process_judge_exactly(judge: str) -> None:
+    here = open_scorer(judge, threads=1)
     assert here is not None
-    async with served() as transport:
+    async with served(judge=judge) as transport:
         remote = HttpScorer("http://judge", transport=transport)
         assert not remote.fuses, "which it cannot know yet"
         far = await reports(remote, spec_languages("http://judge"))
         assert remote.pairs_cut == 0
-    near = await reports(here, spec_languages("embedded"))
+    near = await reports(here, spec_languages(judge))
     assert far == near
     assert "language" in {claim.reason for claim in near[0].claims}
     assert {claim.label for report in near for claim in report.claims} >= {"supported", "contradicted", "unverifiable"}

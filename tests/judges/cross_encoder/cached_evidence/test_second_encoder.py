@@ -69,7 +69,7 @@ async def test_both_encoders_read_evidence_ahead() -> None:
         await scorer.score([(BOTH, CLAIM)])
 
 
-async def test_damaged_second_encoder_is_not_loaded(tmp_path: Path) -> None:
+async def test_missing_second_encoder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(JudgeUnavailableError, match="no such folder"):
         async with opened(embedded.FOLDER, tmp_path / "none"):
             pass

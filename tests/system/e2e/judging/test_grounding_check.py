@@ -277,3 +277,14 @@ def test_key_for_certain_collections_can_check_only_against_them(start_gateway: 
     assert post(gateway, {"text": TEXT, "documents": documents[:1]}, headers=headers)["grounded"]
     error = post(gateway, {"text": TEXT, "documents": documents}, headers=headers, status=403)["error"]
     assert (error["code"], error["param"]) == ("collection_not_allowed", "documents[1]")
+
+
+@pytest.mark.slow
+def test_judge_with_two_encoders_checks_text(start_gateway: StartGateway) -> None:
+    gateway = start_gateway(real_judge=True, judge="embedded-large", judge_timeout_ms=60_000)
+    sources = ["Refunds are paid within 30 days.", "The canteen opens at 8:00. It is closed on public holidays."]
+    text = "Refunds are paid within 30 days. Refunds are paid within 90 days. The gym in Lisbon is free."
+    answer = post(gateway, {"text": text, "sources": sources})
+    assert [claim["verdict"] for claim in answer["claims"]] == ["supported", "contradicted", "unverifiable"]
+    name, _, digests = answer["judge"]["name"].partition("@")
+    assert (name, [len(digest) for digest in digests.split("+")]) == ("embedded-large", [8, 8])
