@@ -1,5 +1,5 @@
-"""Takes screenshots of every dashboard page, light and dark, desktop and phone, into ``docs/images``:
-``python -m docs.screenshots [--only NAME]``.
+"""Takes screenshots of every dashboard page, light and dark, on a desktop and on a phone, and saves them in
+``docs/images``: ``python -m docs.screenshots [--only NAME]``.
 
 Starts the demo's gateway, plays its walkthrough and adds a week of invented requests. Needs the extra ``browser`` and
 Chromium.

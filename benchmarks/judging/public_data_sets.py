@@ -58,11 +58,11 @@ they were trained, and on which data.
 ## Public data sets
 
 The figures are for development splits. None of their passages is in the training data, but other rows of most of these
-data sets are (see the second table). Each row is one claim and one passage, judged as in the gateway: a claim is
-supported if its score is at least {threshold:g}, the default of every policy. Balanced accuracy is the mean of two
-shares: the share of supported claims that the judge recognizes, and the share of other claims that it recognizes.
-Guessing gives 0.5. The false-block rate is the share of supported claims that the judge calls contradicted. A policy
-that blocks contradictions would block these by mistake.
+data sets are (see the second table). Each row is one claim and one passage, judged as in the gateway: a claim
+counts as supported if its score is at least {threshold:g}, the policies' default threshold. Balanced accuracy is the
+mean of two shares: the share of supported claims that the judge recognizes, and the share of other claims that it
+recognizes. Guessing gives 0.5. The false-block rate is the share of supported claims that the judge calls contradicted.
+A policy that blocks contradictions would block these claims by mistake.
 {intervals}
 {sets}
 
@@ -92,15 +92,16 @@ shared wording, fitted on 7,000 rows of the training data. Its figures are means
 |---|---|---|---|---|---|
 {written}
 
-- "Twins" are true claims, each paired with a false one in nearly the same words. Their passages were excluded from
-  training, but similar pairs were used in training, and some of these pairs were used to set the threshold.
+- "Twins" are true claims, each paired with a false one in nearly the same words. The encoders were trained on similar
+  pairs, but about other passages. Some of the twins were used to fit the combiner and to set its threshold.
 - "Replies" are sentences from an assistant's answers, with typical mistakes of language models. Each answer is based on
   one to four documents that describe several similar things.
 - "Paraphrases" are true sentences that restate a passage in different words, and sentences with one error that stay
   close to the passage's wording.
 
 A different author wrote the replies and paraphrases, and they were never used in training (`replies.jsonl` and
-`paraphrases.jsonl` in `judges/training`). If your documents describe several similar things, expect figures like these.
+`paraphrases.jsonl` in `judges/training/data`). If your documents describe several similar things, expect figures like
+these.
 
 ## Published figures of other models
 
@@ -113,12 +114,12 @@ leaderboard's data sets, and this page says nothing about how it would perform t
 
 ## What this means
 
-- The open models in that table have roughly ten to twenty times as many parameters as this one. If accuracy matters
-  more to you than a few milliseconds, use `embedded-large` or a larger cross-encoder [instead](pipeline.md#judges), or
-  add [an LLM](llm-judge.md).
-- The judge is weaker if a false claim has nearly all the words of the passage: swapped roles, one name instead of
-  another, a dropped condition, a plan presented as done. The twins and replies above contain such claims. If these
-  errors are expensive for you, let [an LLM](llm-judge.md) score the reply as well.
+- The open models in that table have roughly ten to twenty times as many parameters as the default judge. If
+  accuracy matters more to you than a few milliseconds, use `embedded-large` or a larger cross-encoder
+  [instead](pipeline.md#judges), or add [an LLM](llm-judge.md).
+- The judge is weaker on false claims that repeat nearly all the words of the passage, but with swapped roles, one name
+  instead of another, a dropped condition, or a plan presented as done. The twins and replies above contain such claims.
+  If these errors are costly for you, let [an LLM](llm-judge.md) score the reply as well.
 - Results vary more between data sets than between models. [Measure](evaluation.md) on your own answers before you let a
   policy block.
 """
@@ -237,13 +238,13 @@ def _published(index: Index, shipped: Mapping[str, Figures]) -> str:
 
 
 def _floor(shipped: Mapping[str, Figures], wording: Mapping[str, Figures]) -> str:
-    """Return the data sets on which the judge isn't better than wording alone."""
+    """Return a sentence that names the data sets on which the judge isn't better than wording alone."""
     told: list[str] = []
     for figure, called in (("balanced_accuracy", "balanced accuracy"), ("roc_auc", "ROC-AUC")):
         pairs = {name: (getattr(one, figure), getattr(wording[name], figure)) for name, one in shipped.items()}
-        below = [f"{name} ({ours:.3f} to {its:.3f})" for name, (ours, its) in pairs.items() if ours <= its]
+        below = [f"{name} ({ours:.3f} against {its:.3f})" for name, (ours, its) in pairs.items() if ours <= its]
         told.append(f"in {called} on every set" + (f" but {' and '.join(below)}" if below else ""))
-    return f"The judge is better {', and '.join(told)}."
+    return f"The default judge does better than wording alone {', and '.join(told)}."
 
 
 def _told(shipped: Mapping[str, Figures], name: str) -> str:

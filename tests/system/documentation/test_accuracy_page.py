@@ -59,7 +59,7 @@ def test_page_admits_where_wording_alone_does_better(
     sets = {"judge": {"one": figures, "two": figures}}
     above = {"one": {**figures, "balanced_accuracy": 0.6, "roc_auc": 0.7}, "two": {**figures, "balanced_accuracy": 0.6}}
     text = page({**report, **sets, "wording_alone": above}, report, read_index(tmp_path / "INDEX.md"), None)
-    assert "in balanced accuracy on every set, and in ROC-AUC on every set but two (0.800 to 0.800)." in text
+    assert "in balanced accuracy on every set, and in ROC-AUC on every set but two (0.800 against 0.800)." in text
 
 
 def test_missing_tables_are_reported(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def _upstream() -> str:
 
 def _connection() -> str:
     rows = [[fault.about, f"`{fault.detail}`", f"`{fault.id}`"] for fault in CONNECTION_FAULTS]
-    return _table(["the upstream", "`detail` in the log", "test"], rows)
+    return _table(["fault", "`detail` in the log", "test"], rows)
 
 
 def _others(faults: Sequence[Fault]) -> str:

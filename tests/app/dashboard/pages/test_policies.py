@@ -181,14 +181,14 @@ def test_simulating_reads_the_requests_of_the_chosen_agent(
         answer = gateway.admin.get("/stats", params={"since": "2025-01-01T00:00:00Z", **filter})
         return int(answer.json()["totals"]["requests"])
 
-    assert f"Looked at the newest 100 of {logged()} requests in the event log." in simulated("")
+    assert f"Covers the newest 100 of {logged()} requests in the event log." in simulated("")
     of_agent = simulated(AGENT)
     matching = logged(agent=AGENT)
     read = f"{matching} of" if matching < 100 else "the newest 100 of"
-    assert f"Looked at {read} {matching} requests in the event log of the agent <q>{AGENT}</q>." in of_agent
+    assert f"Covers {read} {matching} requests in the event log of the agent <q>{AGENT}</q>." in of_agent
     assert f"/dashboard/requests/{played['open']}" in of_agent
     assert f"/dashboard/requests/{played['open']}" not in simulated("leaflet-desk")
-    assert "Looked at 0 of 0 requests" in simulated("nobody-asks")
+    assert "Covers 0 of 0 requests" in simulated("nobody-asks")
     refused = client.post(f"{POLICIES}/new", data=sent | {"agent": "a\tb"})
     assert (refused.status_code, 'id="simulated"' in refused.text) == (422, False)
 
