@@ -17,7 +17,7 @@ from app.resources import Resources
 from policies.policy_warnings import GatewayFacts
 
 
-# Coroutines, because the framework would call a plain function in a thread.
+# These dependencies are coroutines, because the framework would call plain functions in a thread.
 async def resources_of(request: Request) -> Resources:
     return cast(Resources, request.state.resources)
 

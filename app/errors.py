@@ -7,7 +7,7 @@ GatewayError
 ├── WrongKeyError              401: no gateway key, or an invalid one
 ├── KeyLimitError              403: the gateway key does not allow that model or collection
 ├── LlmCheckError              403: the caller may not request an LLM judge, or this model
-├── UngovernedPathError        403: the path is neither governed nor open
+├── UngovernedPathError        403: policies don't apply to the path, and it isn't open for forwarding
 ├── RateLimitError             429: the gateway key exceeded its rate limit
 ├── BudgetError                429: a budget of the key or the agent is used up
 ├── UncountedError             403: a budget of the key or the agent can't count the request
@@ -15,14 +15,14 @@ GatewayError
 ├── UpstreamConnectError       502: the upstream is unreachable, or the connection was lost
 ├── UpstreamTimeoutError       504: the upstream did not respond in time
 ├── UpstreamKeyError           502: the secret with the upstream's key does not exist
-├── EventLostError             503: the event of the request cannot be stored, with ``sync``
+├── EventLostError             503: with ``sync`` durability, the event of the request cannot be stored
 └── AdminError                 4xx under /admin, as RFC 9457 problem JSON
     ├── UnauthorizedError      401
     ├── SignInError            403: signing in with the provider failed
     ├── ForbiddenError         403: the role does not permit the operation
     ├── NotFoundError          404
     ├── ConflictError          409
-    ├── PreconditionError      412 stale ETag
+    ├── PreconditionError      412: stale ETag
     └── InvalidAdminRequestError   422: ``errors[{loc, msg}]``
 """
 

@@ -61,8 +61,8 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing:
         description="An OpenAI-compatible gateway that keeps RAG answers grounded.",
         lifespan=lifespan,
         redirect_slashes=False,
-        # FastAPI's documentation pages load scripts from another host, and they would run on the dashboard's origin.
-        # The dashboard has its own page.
+        # FastAPI's documentation pages load scripts from another host. The scripts would run on the dashboard's origin.
+        # The dashboard therefore has its own documentation page.
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=attrgetter("name"),

@@ -57,7 +57,7 @@ from policies.policy_warnings import GatewayFacts
 
 _log = structlog.stdlib.get_logger(__name__)
 _LINGER_S = 0.05
-"""The maximum time that a finished request waits to be counted and logged together with others."""
+"""The maximum time that a finished request waits, in seconds, so that it is counted and logged together with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ async def open_resources(
         await bootstrap_policies(config.policies, policies)
         limiter = open_rate_limiter(settings.redis_url, counted_alone=lambda: metrics.observe_limit_alone())
         stack.push_async_callback(limiter.aclose)
-        await limiter.fault()  # reports a wrong setup at startup
+        await limiter.fault()  # logs a wrong setup at startup
         admin = await AdminAuth.open(database, settings.admin_token)
         partitions = PartitionKeeper(database)
         await partitions.start()

@@ -32,7 +32,7 @@ class UpstreamApi(StrEnum):
 
 
 class SettingsError(ValueError):
-    """A setting is invalid. The message is one line that names the setting."""
+    """A setting is invalid. The message is a single line that names the setting."""
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -49,8 +49,8 @@ def _long_enough(token: SecretStr) -> SecretStr:
 
 
 class Settings(BaseSettings):
-    """The settings of a process. They are read once at startup and passed to the code that needs them. The environment
-    is not read later."""
+    """The settings of a process. They are read once at startup, and passed to the code that needs them. Later changes
+    of the environment have no effect."""
 
     model_config = SettingsConfigDict(
         env_prefix="GROUNDLANE_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
@@ -99,7 +99,9 @@ class Settings(BaseSettings):
     )
     require_keys: Annotated[
         bool,
-        Field(description="Reject calls without a gateway key; if false, other keys are forwarded to the upstream"),
+        Field(
+            description="Require a gateway key; if false, other keys that callers send are forwarded to the upstream"
+        ),
     ] = False
     public_url: Annotated[
         HttpUrl | None, Field(description="URL at which browsers reach the gateway, without a path")
@@ -115,7 +117,8 @@ class Settings(BaseSettings):
     oidc_roles: Annotated[
         str | None,
         Field(
-            description="Comma-separated group=role pairs; the highest role counts; *=role for everyone; unset: no role"
+            description="Comma-separated group=role pairs, or *=role for everyone; the highest matching role applies; "
+            "unset: no role"
         ),
     ] = None
     redis_url: Annotated[
@@ -124,7 +127,7 @@ class Settings(BaseSettings):
     ] = None
     secret_key: Annotated[
         SecretStr | None,
-        Field(description="Comma-separated Fernet keys for stored secrets; the first encrypts, and all decrypt"),
+        Field(description="Comma-separated Fernet keys for stored secrets; the first key encrypts, all keys decrypt"),
     ] = None
     judge: Annotated[
         str, Field(description="embedded, embedded-large, preset:<name>, st:<model>, onnx:<path>, http:<url> or none")
@@ -135,7 +138,7 @@ class Settings(BaseSettings):
     vectara_api_key: Annotated[SecretStr | None, Field(description="API key for the judge preset:vectara")] = None
     azure_content_safety_api_key: Annotated[
         SecretStr | None,
-        Field(description="Key of the Azure resource for the judge preset:azure-groundedness"),
+        Field(description="API key of the Azure resource for the judge preset:azure-groundedness"),
     ] = None
     google_credentials: Annotated[
         SecretStr | None,
@@ -148,7 +151,7 @@ class Settings(BaseSettings):
     judge_preload: Annotated[bool, Field(description="Load the judge at startup instead of on first use")] = True
     judge_timeout_ms: Annotated[
         Count,
-        Field(description="Time limit for judging one sentence; if exceeded, the sentence is unverifiable"),
+        Field(description="Time limit for judging one sentence; if it is exceeded, the verdict is unverifiable"),
     ] = 5_000
     conflicts_timeout_ms: Annotated[
         Count,
@@ -158,18 +161,19 @@ class Settings(BaseSettings):
         Count, Field(description="Maximum number of claim-evidence pairs that wait for the judge")
     ] = 4_096
     judge_threads: Annotated[int, Field(ge=0, description="Threads per inference; 0: one per core")] = 0
-    judge_cache_mb: Annotated[int, Field(ge=0, description="Memory of the score cache in MiB; 0: no cache")] = 32
+    judge_cache_mb: Annotated[int, Field(ge=0, description="Size of the score cache, in MiB; 0: no cache")] = 32
     llm_judge_model: Annotated[
         str | None,
         Field(
             min_length=1,
-            description="LLM for claims that the judge leaves undecided, or for all if there is no judge; unset: none",
+            description="LLM for claims that the judge leaves undecided; if there is no judge, for all claims; "
+            "unset: none",
         ),
     ] = None
     llm_judge_timeout_ms: Annotated[Count, Field(description="Time limit for one call to the LLM judge")] = 10_000
     llm_judge_token_budget: Annotated[
         Annotated[int, Field(ge=500)],
-        Field(description="Maximum number of text tokens per call to the LLM judge; longer input takes several calls"),
+        Field(description="Maximum number of text tokens per call to the LLM judge; longer input is split"),
     ] = 12_000
     llm_judge_concurrency: Annotated[
         Count, Field(description="Maximum number of concurrent calls to the LLM judge")
@@ -181,7 +185,7 @@ class Settings(BaseSettings):
     llm_judge_reasoning: Annotated[bool, Field(description="Include the LLM judge's reasoning with each score")] = True
     prices: Annotated[
         str | None,
-        Field(description="TOML file with prices of models that take precedence over the list prices in the package"),
+        Field(description="TOML file with model prices, which take precedence over the list prices in the package"),
     ] = None
     caller_llm_checks: Annotated[
         bool,
@@ -195,8 +199,8 @@ class Settings(BaseSettings):
     event_durability: Annotated[
         EventDurability,
         Field(
-            description="batched: events are written shortly afterwards; sync: they are committed before the last byte "
-            "of the reply is sent"
+            description="batched: events are written shortly after the reply; sync: they are committed before the "
+            "last byte of the reply is sent"
         ),
     ] = EventDurability.BATCHED
     event_queue_limit: Annotated[Count, Field(description="Maximum number of events that wait for the database")] = (
@@ -204,16 +208,16 @@ class Settings(BaseSettings):
     )
     event_journal: Annotated[
         str | None,
-        Field(description="File for events while the database is unavailable; unset: a file next to the database"),
+        Field(description="File that stores events if the database is unavailable; unset: a file next to the database"),
     ] = None
     retention_days: Annotated[
-        Count | None, Field(description="Delete requests and runs after this many days; unset: keep them")
+        Count | None, Field(description="Delete requests and runs after this number of days; unset: keep them")
     ] = None
     annotate_by_default: Annotated[
         bool, Field(description="Judge and annotate replies that have documents but no grounding policy")
     ] = True
     share_max_hours: Annotated[
-        int, Field(ge=0, le=8_760, description="Maximum time that a link to a trace works, in hours; 0: no links")
+        int, Field(ge=0, le=8_760, description="Maximum lifetime of a link to a trace, in hours; 0: no links")
     ] = 168
     store_text: Annotated[
         StoreText,
@@ -226,15 +230,17 @@ class Settings(BaseSettings):
     policy_poll_s: Annotated[Seconds, Field(description="Interval at which a worker polls for changes, in seconds")] = (
         0.5
     )
-    heartbeat_s: Annotated[Seconds, Field(description="Interval between comment lines while text is held")] = 10.0
+    heartbeat_s: Annotated[
+        Seconds, Field(description="Interval between the comments that keep a stream open while text is held")
+    ] = 10.0
     send_timeout_s: Annotated[
-        Seconds, Field(description="A client that accepts no data for this long is disconnected")
+        Seconds, Field(description="Time after which a client that accepts no data is disconnected")
     ] = 120.0
     connect_timeout_s: Annotated[Seconds, Field(description="Time limit for connecting to the upstream")] = 10.0
     read_timeout_s: Annotated[
-        Seconds, Field(description="Maximum silence of the upstream, including the time to the first byte")
+        Seconds, Field(description="Maximum time without data from the upstream, including before the first byte")
     ] = 600.0
-    max_reply_bytes: Annotated[Count, Field(description="Maximum size of a non-streamed reply, decompressed")] = (
+    max_reply_bytes: Annotated[Count, Field(description="Maximum size of a non-streamed reply after decompression")] = (
         64 * 1024 * 1024
     )
     max_reply_mb: Annotated[
@@ -274,7 +280,7 @@ class Settings(BaseSettings):
         Field(description="Maximum length of a sentence; longer sentences are checked in parts"),
     ] = 4_000
     shutdown_grace_s: Annotated[
-        Seconds, Field(description="Maximum time that open streams may continue at shutdown")
+        Seconds, Field(description="Maximum time for which open streams continue at shutdown")
     ] = 30.0
     cors_origins: Annotated[
         str | None, Field(description="Comma-separated origins whose pages may call the gateway; * for any")
@@ -282,8 +288,8 @@ class Settings(BaseSettings):
     mcp_hosts: Annotated[
         str | None,
         Field(
-            description="Comma-separated host names that /mcp accepts, or * for any. If unset, only local names are "
-            "accepted if the gateway listens on a loopback address, and any name otherwise"
+            description="Comma-separated host names that /mcp accepts; * for any; unset: only local names if the "
+            "gateway listens on a loopback address, any name otherwise"
         ),
     ] = None
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="Log level")] = "info"
@@ -297,7 +303,8 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 def secret_name(key: str) -> str | None:
-    """Return the name in ``secret:NAME``, which refers to a stored secret, or None for a key."""
+    """If ``key`` is ``secret:NAME``, which refers to a stored secret, return the name. If it is the key itself, return
+    None."""
     found = re.fullmatch(f"secret:({NAME})", key)
     return None if found is None else found.group(1)
 
@@ -305,7 +312,7 @@ def secret_name(key: str) -> str | None:
 PREFIX = "GROUNDLANE_"
 
 _NOT_SETTINGS = re.compile(
-    # Read by the Python client, and by the tests
+    # The Python client and the tests read these variables.
     r"BASE_URL|API_KEY|TEST_\w+"
     # Kubernetes sets these variables in every container if there is a service named "groundlane".
     r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?"
@@ -313,9 +320,8 @@ _NOT_SETTINGS = re.compile(
 
 
 def unknown_settings(environment: Mapping[str, str], also_read: str = "") -> Mapping[str, str | None]:
-    """Return the names in ``environment`` that look like settings but are not, each with the most similar setting, if
-    any. Names that occur in ``also_read``, the text of a configuration file, are not reported.
-    """
+    """Return the names in ``environment`` that look like settings but are not. Each is mapped to the most similar
+    setting, or to None. Names that occur in ``also_read``, the text of a configuration file, are left out."""
     known = {name.upper() for name in Settings.model_fields}
     found = {}
     for name in sorted(environment):
@@ -328,12 +334,12 @@ def unknown_settings(environment: Mapping[str, str], also_read: str = "") -> Map
 
 
 def environment_variables() -> Mapping[str, str]:
-    """Return the lines of the ``.env`` file and the environment variables, which take precedence."""
+    """Return the variables of the ``.env`` file and of the environment. Those of the environment take precedence."""
     return {name: value for name, value in dotenv_values(".env").items() if value is not None} | dict(os.environ)
 
 
 def load_settings() -> Settings:
-    """Read the settings. Raises SettingsError with one line that names the first invalid setting."""
+    """Read the settings. Raises SettingsError, whose message names the first invalid setting."""
     try:
         return Settings()
     except ValidationError as error:

@@ -6,7 +6,7 @@
 Starts a gateway in a separate process and requests one page after another over loopback. The first request to each page
 isn't measured. Reports the time from each request to the last byte of its response, and the CPU time that the gateway's
 process spent on it. ``--database-pid`` is the main process of a PostgreSQL server on this machine; the CPU time of all
-its processes is then reported too. CPU time hardly depends on other work on the machine.
+its processes is then reported too. Other work on the machine hardly affects the CPU time.
 """
 
 import argparse
@@ -25,10 +25,10 @@ import httpx
 from benchmarks.latency import fetched, started
 from benchmarks.soak import free_port
 
-_TOKEN = "the-token-of-the-benchmark"  # of a gateway that lives for as long as the benchmark does
+_TOKEN = "the-token-of-the-benchmark"  # the gateway exists only during the benchmark
 _BAR_MS = 300.0
 _TICK_S = 0.01
-"""The unit in which Linux counts the time of processes."""
+"""Linux counts the CPU time of processes in units of this many seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def _ago(days: float) -> str:
 
 
 def questions(of: Known) -> Mapping[str, str]:
-    """Return the requests, by their name in the table."""
+    """Return the requests, keyed by their names in the table."""
     return {**_lists(of), **_statistics(of), **_other_lists(of), **_request_pages(of), **_other_pages(of)}
 
 
@@ -281,11 +281,11 @@ def _other_pages(of: Known) -> Mapping[str, str]:
     return {f"page {name}": f"/dashboard/{path}" for name, path in pages.items()} | {"page docs": "/docs"}
 
 
-# Second pages, whose URL is on the first.
+# Second pages of lists. The first page has the URL of the second.
 
 
 def further_pages(client: httpx.Client, of: Known) -> Mapping[str, str]:
-    """Return the paths of the second pages of some lists, by their name in the table."""
+    """Return the paths of the second pages of some lists, keyed by their names in the table."""
     found = {}
     for name in ("requests", "events", "runs", "audit", "feedback"):
         if cursor := client.get(f"/admin/v1/{name}").json().get("next_cursor"):

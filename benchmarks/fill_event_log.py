@@ -2,10 +2,10 @@
 
     python -m benchmarks.fill_event_log URL [--requests N] [--days N]
 
-The database creates the rows in SQL, in tables of a version without rollups. The tables are then migrated to this
-version, so that the cost of the migration is measured too. Requests are spread over the days, mostly during the day,
-and unevenly over agents, models and policies. Each request has five decisions, and the newest requests have claims and
-documents.
+SQL statements create the rows, in tables of an earlier version without rollups. The tables are then migrated to the
+current version, so that the cost of the migration is measured too. Requests are spread over the days, mostly during the
+day, and unevenly over agents, models and policies. Each request has five decisions, and the newest requests have claims
+and documents.
 """
 
 import argparse

@@ -180,7 +180,7 @@ class Running:
     port: int
     start_cpu_s: float
     bodies: dict[bool, Path]
-    """The files with the request bodies, by whether the reply is streamed."""
+    """The files with the request bodies: True for streamed replies, False for others."""
 
 
 def tree(pid: int) -> Iterator[int]:
@@ -282,7 +282,7 @@ def figures(rows: Sequence[dict[str, Any]], name: str, case: str, key: str) -> l
 def report(rows: Sequence[dict[str, Any]], runs: Sequence[Running]) -> None:
     """Build a table of medians with ranges, and of ratios to the bare proxy. Ratios are computed within each
     repetition."""
-    columns = ("CPU a plain request, c=1", "c=16", "CPU a paced chunk", "p50 at c=16")
+    columns = ("CPU per plain request, c=1", "c=16", "CPU per paced chunk", "p50 at c=16")
     print(f"| | {' | of bare | '.join(columns)} | of bare |")
     print("|---|" + "---:|---:|" * len(columns))
     for one in runs:
@@ -329,7 +329,7 @@ def main() -> None:
             if wanted is None or contestant.name in wanted
         ]
         cases = [case for case in CASES if case.name in options.cases.split(",")]
-        for one in runs:  # caches that are filled at the first request
+        for one in runs:  # the first requests fill caches
             for stream in (False, True):
                 case = Case(name="first", arguments=("-n", "8", "-c", "2", *(("-s",) if stream else ())), stream=stream)
                 load(folder, one, case, 10, 0)

@@ -273,8 +273,8 @@ def _run_s(stage: str, text: str) -> float:
 
 
 def longest_step_s(stage: str, shape: str, size: int) -> float:
-    """Return the CPU seconds of the longest step on the event loop, which is the time between two of its iterations on
-    an idle machine."""
+    """Return the CPU seconds of the longest step on the event loop. A step is a callback, during which no other task
+    can run."""
     asyncio.run(STAGES[stage](shaped(shape, _WARM_UP)))
     text = shaped(shape, size)
     tune()  # as the server does

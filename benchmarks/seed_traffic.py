@@ -260,7 +260,7 @@ class Traffic:
         }
 
 
-@cache  # few distinct values, and building one takes as long as building the other rows of a request
+@cache  # there are few distinct values, and building one takes as long as all other rows of a request
 def _replayable(trust: float, sentences: int, *, delivered: bool) -> dict[str, Any]:
     """Return the data that a simulation needs to evaluate the request again."""
     inputs = PolicyInputs(trust_score=round(trust, 4), coverage=1.0)
@@ -289,7 +289,7 @@ async def seed(url: str, count: int, days: int, alike: int = 1) -> None:
     and numbers. Raises DatabaseUnavailableError."""
     made, rest = divmod(count, alike)
     if rest or alike > MOST_ALIKE:
-        raise ValueError(f"requests that are alike must divide {count:,} and be at most {MOST_ALIKE}")
+        raise ValueError(f"the number of alike requests must divide {count:,} and be at most {MOST_ALIKE}")
     await asyncio.to_thread(upgrade, url)
     database = Database(url, command_timeout_s=None)
     now = datetime.now(UTC).replace(microsecond=0)
@@ -324,7 +324,7 @@ async def seed(url: str, count: int, days: int, alike: int = 1) -> None:
                 await _with_large_cache(connection)
                 await connection.run_sync(index.create)
         await add_reviews(database)
-        if database.dialect == "postgresql":  # as its autovacuum does; nothing analyzes an SQLite database
+        if database.dialect == "postgresql":  # as autovacuum would; a real SQLite database is never analyzed
             async with database.write() as connection:
                 await connection.execute(text("ANALYZE"))
         print(f"{count:,} requests, with indexes: {perf_counter() - started:.0f} s", flush=True)

@@ -130,7 +130,7 @@ def main() -> None:
     try:
         assert upstream.stdout is not None
         port = int(upstream.stdout.readline())
-        print(f"{'CPU µs a request':<22}" + "".join(f"{name:>10}" for name in CLIENTS))
+        print(f"{'CPU µs per request':<22}" + "".join(f"{name:>10}" for name in CLIENTS))
         for path, count in (("/plain", options.requests), ("/stream", max(16, options.requests // 5))):
             for width in (1, 16):
                 rounds: dict[str, list[float]] = {name: [] for name in CLIENTS}

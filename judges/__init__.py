@@ -6,5 +6,5 @@ framework.
 
 import os
 
-# ONNX Runtime starts to send telemetry when it is imported, unless this is set first.
+# Unless this variable is set first, importing ONNX Runtime starts its telemetry.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -38,5 +38,6 @@ def record_call(call: LlmCall) -> None:
 
 
 def merged(recorders: Iterable[tuple[Recorder, ...]]) -> tuple[Recorder, ...]:
-    """Return the distinct recorders, for scoring pairs of several requests together."""
+    """Return the recorders of several requests without duplicates, for a call that scores pairs of all these
+    requests."""
     return tuple(dict.fromkeys(recorder for each in recorders for recorder in each))

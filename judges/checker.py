@@ -1,7 +1,7 @@
 """Checks replies against documents, sentence by sentence, whether streamed or whole.
 
 ``GroundingChecker`` lives as long as the process and is shared by all requests. ``prepare`` cuts a request's chunks
-into evidence; ``reply`` opens the check of one reply against it (``judges.reply_check``).
+into evidence, and ``reply`` starts checking one reply against that evidence (see ``judges.reply_check``).
 """
 
 import asyncio
@@ -49,11 +49,11 @@ _PREFILLED_WINDOWS = 16
 """Number of windows (the most relevant ones) that are processed before a claim needs them."""
 _MAX_BUILDS = 2
 """Maximum number of threads that cut documents concurrently. They share the interpreter lock, so each additional thread
-delays the event loop. There are two so that one large set of documents does not block all others."""
+delays the event loop. Two threads are enough to keep one large set of documents from blocking all others."""
 _RETRY_S = 5.0
 """Seconds to wait before retrying a remote judge that did not answer."""
 _DECOMPOSITION_SHARE = 0.4
-"""Maximum share of a sentence's time limit that decomposing it may take."""
+"""Maximum share of a sentence's time limit that may be spent on decomposing the sentence."""
 
 
 class GroundingChecker:
@@ -119,7 +119,7 @@ class GroundingChecker:
 
     @property
     def error(self) -> str | None:
-        """Why no judge is available; None if one is, or if nothing has failed yet."""
+        """Why no judge is available. None if a judge is available, or has yet to be loaded."""
         if self.available:
             return None
         return "no judge is configured" if self._scorer is None else self._fault
@@ -131,7 +131,7 @@ class GroundingChecker:
 
     @property
     def name(self) -> str:
-        """Names and versions of the judges, joined by ``+``; ``none`` if there is no judge."""
+        """Names and versions of the judges, joined with ``+``; ``none`` if there is no judge."""
         return self.named()
 
     def named(self, *, llm: bool = True) -> str:
@@ -146,9 +146,9 @@ class GroundingChecker:
         return self._llm is not None and self._llm.ready
 
     async def start(self) -> None:
-        """Load the cross-encoder. Idempotent. Never raises: ``fault`` says why it failed. If a remote judge did not
-        answer, the first call after the retry interval tries again; ``retry`` does so in the background. Other failures
-        are final.
+        """Load the cross-encoder. Idempotent. Never raises; if loading fails, ``fault`` says why. If a remote judge did
+        not answer, the first call after the retry interval tries again; ``retry`` does so in the background. Other
+        failures are final.
         """
         if self._scorer is None or (self._fault is not None and self._start_lock.locked()):
             return
@@ -170,7 +170,7 @@ class GroundingChecker:
             else:
                 self._loaded = True
                 self._fault = None
-                await asyncio.to_thread(HeuristicClaimExtractor)  # As in ``_build``, so that no request waits for it.
+                await asyncio.to_thread(HeuristicClaimExtractor)  # Compiles its rules before the first request.
 
     def retry(self) -> None:
         """If a remote judge did not answer and the retry interval has passed, retry it in the background."""
@@ -219,14 +219,16 @@ class GroundingChecker:
             max_sources_per_claim: the maximum number of windows read for a claim.
             max_claims: the maximum number of claims to judge; the others are reported as skipped.
             correct: ask the LLM, if there is one, for corrections of contradicted claims.
-            llm: False disregards the LLM.
+            llm: whether to use the LLM, if there is one.
             is_json: the reply is expected to be JSON, of which the string values are judged.
             question: the question that the reply answers. A reply that begins with a pronoun or a fragment is read in
-                its context.
-            message: the user's message with the question. A "yes" or a courtesy may answer any part of it.
-            conversation: everything that the user wrote, including the question. Text that names nothing beyond it and
-                the documents may be harmless.
-            resolves: whether a bracketed text, including its brackets, is a citation marker that names a document.
+                the context of the question.
+            message: the user's message that contains the question. A "yes" or a courtesy may answer any part of this
+                message.
+            conversation: everything that the user wrote, including the question. Text may be harmless if it names only
+                things that the conversation or the documents mention.
+            resolves: returns whether a text in brackets (passed with its brackets) is a citation marker that names a
+                document.
         """
         claim_judge = (
             ClaimJudge(
@@ -300,10 +302,11 @@ class GroundingChecker:
         try:
             await cache.prefill([window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
         except JudgeError as error:
-            log.warning("cannot process evidence ahead of claims: %s", error)
+            log.warning("cannot process evidence in advance: %s", error)
 
     def _build(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
-        HeuristicClaimExtractor()  # This compiles rules for 100 ms, which would stop the event loop at the first reply.
+        # Compiling the rules takes 100 ms. Without this line, the first reply would compile them on the event loop.
+        HeuristicClaimExtractor()
         scorer = self._scorer if self._loaded else None
         index = build_index(
             chunks,

@@ -36,5 +36,6 @@ class CircuitBreaker:
         return self._failures == MAX_FAILURES
 
     def cancelled(self, after_s: float) -> bool:
-        """Count a call that its caller cancelled after ``after_s`` seconds. Return the same as ``failed``."""
+        """Count a call that was cancelled after ``after_s`` seconds. Like ``failed``, return whether this opens the
+        circuit."""
         return self.failed() if after_s > SLOW_S else False

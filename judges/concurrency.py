@@ -31,17 +31,17 @@ MAX_INLINE_COMPARISONS: Final = 400
 takes well under a millisecond. More than that are compared on a thread."""
 
 _TURN_S: Final = 0.002
-"""Seconds for which a loop runs before it lets other tasks run."""
+"""Number of seconds that a loop runs before it lets other tasks run."""
 
 
 _THREADS: Final = ThreadPoolExecutor(2, thread_name_prefix="groundlane-work")
-"""Few threads, because only one of them can run at a time. The more of them are waiting for the interpreter lock, the
-longer the event loop waits for it."""
+"""There are few threads, because only one of them can run at a time. The more threads wait for the interpreter lock,
+the longer the event loop waits for it."""
 
 
 async def run(inline: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call ``function``, which must not wait for anything, on the event loop if ``inline``, otherwise on a thread. Run
-    it inline if it takes little longer than waking a thread."""
+    """Call ``function`` on the event loop if ``inline``, otherwise on a thread. ``function`` must not wait for
+    anything. Choose ``inline`` for work that takes little longer than waking a thread."""
     if inline:
         return function(*args, **kwargs)
     call = partial(copy_context().run, function, *args, **kwargs)

@@ -14,17 +14,18 @@ CONTRADICTION_MIN_AFFINITY: Final = 0.1
 two statements about different things, a model often says that they contradict each other."""
 
 CONTRADICTION_RELATIVE_AFFINITY: Final = 0.8
-"""To contradict a claim, a sentence must also contain at least this fraction of the largest share of the claim's words
-that any sentence contains. Together with ``CONTRADICTION_MIN_AFFINITY``, this reduces the number of entailed claims
-that are called contradicted from 34 to 12 (of 122), measured on development rows from eight data sets with distractors.
+"""A sentence can contradict a claim only if its share of the claim's words is also at least this fraction of the
+largest share that any sentence has. Together with ``CONTRADICTION_MIN_AFFINITY``, this reduces the number of entailed
+claims that are called contradicted from 34 to 12 (of 122), measured on development rows from eight data sets with
+distractors.
 """
 
 MAX_UNVERIFIABLE_RATIO: Final = 0.5
 """A reply is not trusted if more than this share of its claims is unverifiable."""
 
 EXACT_MATCH_SCORE: Final = 0.95
-"""The score of a claim decided without a model, because it is a sentence of the evidence or because its number or date
-differs from the evidence."""
+"""The score of a claim that is decided without a model, because it repeats a sentence of the evidence or because its
+number or date differs from the evidence."""
 
 UNREADABLE_SCORE: Final = 0.5
 """The score of a claim or reply for which the LLM's answer could not be parsed."""
@@ -36,8 +37,8 @@ INCONSISTENCY_MIN_SCORE: Final = 0.5
 """Two statements contradict each other if the probability is at least this high."""
 
 DEFINITE_INCONSISTENCY_SCORE: Final = 0.9
-"""The minimum score of two statements that contradict each other by their words and numbers alone, because a small
-model may miss such a contradiction."""
+"""The minimum score of a contradiction that follows from words and numbers alone. A small model may miss such a
+contradiction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

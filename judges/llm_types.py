@@ -8,8 +8,8 @@ from judges.types import Label
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmVerdict:
     """An LLM's conclusion about a claim, based on passages. ``confidence`` is the confidence in the label, 0–1.
-    ``passages`` are the positions of the passages on which the conclusion relies. ``readable`` is False if the LLM's
-    answer could not be parsed: the label is then ``unverifiable``, with 0.5.
+    ``passages`` are the positions of the passages that the conclusion relies on. ``readable`` is False if the LLM's
+    answer could not be parsed. The label is then ``unverifiable``, with a confidence of 0.5.
     """
 
     label: Label

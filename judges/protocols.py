@@ -29,7 +29,7 @@ class SentenceSplitter(Protocol):
     cover the text without overlapping."""
 
     def push(self, text: str) -> Sequence[Sentence]:
-        """Take a delta; return the sentences whose end is now certain."""
+        """Add a delta. Return the sentences that are now complete."""
         ...
 
     def pause(self) -> Sequence[Sentence]:
@@ -46,10 +46,10 @@ class ClaimExtractor(Protocol):
     """Finds the claims in a sentence."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims of ``sentence``; empty if it makes none.
+        """Return the claims in ``sentence``, if any.
 
-        ``previous`` are the sentences before it, in order. The first may be the question that the reply answers, with
-        the index -1.
+        ``previous`` holds the sentences before it, in order. The first of them may be the question that the reply
+        answers, with the index -1.
         """
         ...
 
@@ -61,8 +61,8 @@ class PairScorer(Protocol):
     A scorer may also have these attributes:
 
     - ``fault`` (str, or None): why it is unavailable or only partly available after ``start``.
-    - ``fuses`` (bool): whether it judges a claim against ``EvidenceWindows`` for little more than the cost of one
-      window.
+    - ``fuses`` (bool): whether a claim with several windows (``EvidenceWindows``) costs little more than a claim with
+      one.
     - ``languages`` (set of two-letter codes, or None): the languages that it supports. Defaults to all.
     - ``concurrency`` (int): number of ``score`` calls that it runs in parallel. Defaults to 1.
     - ``batch_pairs`` (int): maximum number of pairs that a batcher passes to ``score`` at once. Defaults to 32.
@@ -95,7 +95,7 @@ class PairScorer(Protocol):
         ...
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
-        """Score (evidence, claim) pairs; one result for each, in order. Never blocks the event loop.
+        """Score (evidence, claim) pairs. Return one result for each pair, in order. Never blocks the event loop.
 
         Raises JudgeUnavailableError or JudgeOverloadedError.
         """

@@ -48,7 +48,7 @@ Partition = Callable[[Sentence, Sequence[ClaimVerdict]], tuple[Part, ...]]
 _INDEX = attrgetter("index")
 _EMPHASIS = str.maketrans("", "", "*_")
 _RECENT_SENTENCES = 8
-"""Number of neighbouring sentences that decide the language of a sentence if it is in doubt."""
+"""If the language of a sentence is in doubt, this many neighbouring sentences decide it."""
 
 
 class ReplyCheck:
@@ -119,11 +119,11 @@ class ReplyCheck:
         self._calls.append(call)
 
     def push(self, text: str) -> Sequence[Sentence]:
-        """Take a delta of the reply; return the sentences whose end is now certain."""
+        """Add a delta of the reply. Return the sentences that are now complete."""
         return self._keep(self._splitter.push(text))
 
     def pause(self) -> Sequence[Sentence]:
-        """Called when something other than text follows: return the sentences before it."""
+        """Return the remaining sentences. Called when something other than text follows."""
         return self._keep(self._splitter.pause())
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
@@ -145,8 +145,8 @@ class ReplyCheck:
         return verdict
 
     async def with_sound_corrections(self, verdict: SentenceVerdict) -> SentenceVerdict:
-        """Return ``verdict`` without corrections that the documents don't support: a correction is generated text too.
-        Never raises.
+        """Return ``verdict`` without corrections that the documents don't support. A correction is generated text and
+        may be wrong too. Never raises.
         """
         claims = [
             claim
@@ -157,8 +157,8 @@ class ReplyCheck:
         return structs.replace(verdict, claims=tuple(claims))
 
     async def supports(self, text: str, claim: Claim) -> bool:
-        """Return whether ``text`` is one sentence, without markup other than emphasis, that the documents support as a
-        replacement for ``claim``, and no part of it is unjudged. Never raises.
+        """Return whether ``text`` can replace ``claim``. It must be a single sentence without markup other than
+        emphasis, the documents must support it, and no part of it may be unjudged. Never raises.
         """
         splitter = IncrementalSplitter()
         read = [sentence.plain.translate(_EMPHASIS) for sentence in (*splitter.push(text), *splitter.flush())]

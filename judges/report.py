@@ -15,12 +15,12 @@ from judges.types import (
 )
 
 SKIPPED = "skipped"
-"""The reason given for a claim beyond the number that may be judged."""
+"""The reason given for a claim that exceeds the maximum number of claims."""
 
 
 def worst_label(claims: Sequence[ClaimVerdict]) -> Label:
-    """Return the label of a sentence: contradicted, then unverifiable, then supported; ``not_a_claim`` if it has no
-    claims."""
+    """Return the worst label among a sentence's claims. From worst to best, the labels are contradicted, unverifiable
+    and supported. Return ``not_a_claim`` if the sentence has no claims."""
     labels = {claim.label for claim in claims}
     return next((label for label in LABELS_WORST_FIRST if label in labels), Label.NOT_A_CLAIM)
 
@@ -31,8 +31,8 @@ def build_report(
     """Build the report from the verdicts on a reply's sentences.
 
     ``trust_score`` is the share of claims that are supported, or None if no claim was judged. A reply is trusted if it
-    has claims, none of them is contradicted, and at most half of them are unverifiable. Without sources or a judge, it
-    has no trust score and is not trusted. Skipped claims only count in ``claims_skipped``.
+    has claims, none of them is contradicted, and at most half of them are unverifiable. Without sources or a judge, a
+    reply has no trust score and is not trusted. Skipped claims only count in ``claims_skipped``.
 
     Args:
         sentences: the sentences and their verdicts, in order.

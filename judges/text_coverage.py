@@ -71,8 +71,8 @@ class _Claims:
         spans = [one.claim.span for one in verdicts]
         self._edges = sorted({edge for span in spans for edge in (span.start, span.end)})
         self._reasons: list[list[str | None]] = [[] for _ in self._edges]
-        """Maps each edge to the reasons why the claims that contain the characters after it were not judged; None for a
-        judged claim.
+        """For each edge, the claims that contain the characters after it. Each claim is represented by the reason why
+        it was not judged, or by None if it was judged.
         """
         for one in verdicts:
             first, last = (bisect_left(self._edges, edge) for edge in (one.claim.span.start, one.claim.span.end))
@@ -80,8 +80,8 @@ class _Claims:
                 self._reasons[place].append(one.reason)
 
     def parts(self, start: int, end: int, outside: Standing, kind: str | None = None) -> Iterator[Part]:
-        """Yield the parts of ``[start, end)``, divided by the claims that contain them. Characters outside all claims
-        get the standing ``outside``."""
+        """Yield the parts of ``[start, end)``, cut wherever a claim begins or ends. Characters outside all claims get
+        the standing ``outside``."""
         at, place = start, bisect_right(self._edges, start)
         while at < end:
             here = self._reasons[place - 1] if place else ()
@@ -113,8 +113,8 @@ def _sentence_parts(
 def _formed_kind(
     text: str, offset: int, found: Sequence[Part], known: KnownText, resolves: Resolves | None
 ) -> str | None:
-    """Return the kind of unjudged markup that forms when unjudged parts are left out, or None if none forms. Either all
-    of them are left out or only invisible characters."""
+    """Return the kind of unjudged markup that would form if all unjudged parts, or only the invisible characters, were
+    left out. Return None if no such markup would form."""
     if all(part.standing is not Standing.UNJUDGED for part in found):
         return None
     for gone in (frozenset(part.kind for part in found), frozenset([FragmentKind.INVISIBLE.value])):

@@ -111,8 +111,8 @@ class SentencesBefore(Sequence[Sentence]):
 class Claim:
     """A verifiable statement.
 
-    ``text`` is the text that the judge reads, and ``span`` is its position in the reply. ``context`` precedes the text
-    if a pronoun, connective or list item cannot be understood without it. ``question`` is the question that the claim
+    ``text`` is the text that the judge reads, and ``span`` is its position in the reply. ``context`` is preceding text
+    that is needed to understand a pronoun, a connective or a list item. ``question`` is the question that the claim
     answers, if the claim depends on one. The question isn't judged, but determines which of several things in the
     evidence is meant.
     """
@@ -143,7 +143,8 @@ class Evidence:
         return self.verbalised or self.text
 
     def as_source(self, score: float) -> "Source":
-        """Return the window as the source of a verdict that it supports or contradicts with ``score``, 0 to 1."""
+        """Return the window as the source of a verdict. ``score`` (0 to 1) says how strongly it supports or contradicts
+        the claim."""
         return Source(
             document_id=self.document_id,
             document_index=self.chunk_index,
@@ -157,9 +158,8 @@ class Evidence:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
     """How chunks are cut. A window ends after ``sentences`` sentences or before it would exceed ``tokens`` tokens,
-    whichever comes first. It repeats the last ``overlap`` sentences of the previous window. The defaults are those with
-    which the embedded model was trained. That model reads a claim against several windows at once, so the windows don't
-    need to overlap.
+    whichever comes first. It repeats the last ``overlap`` sentences of the previous window. The embedded model was
+    trained with the defaults. It reads a claim against several windows at once, so the windows don't need to overlap.
     """
 
     sentences: int = 12
@@ -168,8 +168,9 @@ class Windowing:
 
 
 class EvidenceWindows(str):
-    """Several windows against which to judge a claim together. As a string, they are joined by line feeds, which is all
-    that a plain cross-encoder needs. ``parts`` are the separate texts, for a scorer that caches them."""
+    """Several windows that a claim is judged against together. The string itself is the text of all windows, joined by
+    line feeds, which is all that a plain cross-encoder needs. ``parts`` are the separate texts, for a scorer that
+    caches them."""
 
     parts: tuple[str, ...]
 
@@ -190,9 +191,9 @@ class UnsupportedSpan:
 
 
 class Probabilities(Struct, frozen=True):
-    """The output of a cross-encoder for one (evidence, claim) pair; the three sum to 1. ``parts`` holds the same for
-    each part of ``EvidenceWindows``, from a scorer that fuses. ``spans`` are the unsupported parts of the claim, if the
-    scorer reports them."""
+    """The output of a cross-encoder for one (evidence, claim) pair: three probabilities that sum to 1. From a scorer
+    that fuses windows, ``parts`` holds the output for each part of ``EvidenceWindows``. ``spans`` are the unsupported
+    parts of the claim, if the scorer reports them."""
 
     entailed: float
     neutral: float
@@ -202,7 +203,8 @@ class Probabilities(Struct, frozen=True):
     stage: int = 0
     """The position in the cascade of the judge that produced the probabilities; 0 for a single judge."""
     provisional: bool = False
-    """The judge of the cascade that should have decided has failed, so another request may get a different score."""
+    """Whether the judge that should have decided (in a cascade) has failed. Another request may then get a different
+    score."""
     second: "Probabilities | None" = None
     """The probabilities from a larger encoder that read all of the evidence together, if the judge has one."""
 
@@ -274,8 +276,8 @@ class ClaimVerdict:
         return self.source_for(self.label)
 
     def source_for(self, label: Label) -> Source | None:
-        """Return the source that decides the verdict if the claim has ``label``: the source that contradicts it, or
-        else the best one."""
+        """Return the source that decides the verdict if the claim has ``label``: the contradicting source for a
+        contradicted claim, otherwise the best source."""
         against = self.contradicting_source if label is Label.CONTRADICTED else None
         return against or self.best_source
 
@@ -305,8 +307,8 @@ class Consistency:
     """The result of comparing statements with each other.
 
     ``contradictions`` are sorted by score, highest first. ``skipped`` counts candidate pairs beyond the number that may
-    be judged. ``reason`` is None if the comparison was made; otherwise it says why it was not: ``timeout``,
-    ``overloaded``, ``judge_error`` or ``unavailable``.
+    be judged. ``reason`` is None if the comparison was made. Otherwise, it says why no comparison was made:
+    ``timeout``, ``overloaded``, ``judge_error`` or ``unavailable``.
     """
 
     contradictions: Sequence[Contradiction] = ()
@@ -320,7 +322,7 @@ class Consistency:
 
 
 class Standing(StrEnum):
-    """Whether characters of a reply have been checked."""
+    """Says whether characters of a reply have been checked."""
 
     JUDGED = "judged"
     """Text in a claim with a verdict, or text that a document contains literally."""

@@ -37,9 +37,9 @@ class Rules(BaseModel):
 class CategoryResult(Struct, frozen=True, kw_only=True):
     """The result of evaluating a category in one phase.
 
-    If there are violations, the reason, reason code and metadata of the decision come from them; otherwise from
-    ``reason``, ``reason_code`` and ``metadata``. ``notes`` are always added to the metadata, and ``warnings`` to its
-    list of warnings.
+    If there are violations, they determine the reason, reason code and metadata of the decision. Otherwise, ``reason``,
+    ``reason_code`` and ``metadata`` are used. ``notes`` are always added to the metadata, and ``warnings`` to its list
+    of warnings.
     """
 
     violations: tuple[Violation, ...] = ()
@@ -60,7 +60,8 @@ class RulesError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentNeeds:
-    """The information about documents that a policy's rules need. By default, they need nothing beyond the request."""
+    """The information about documents that a policy's rules need. By default, the rules need nothing beyond the
+    request."""
 
     compares: bool = False
     """Whether the documents are compared with each other (``PolicyInputs.conflicts``)."""
@@ -76,7 +77,7 @@ class JudgeOptions:
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     max_sources: int = 5
-    """Maximum number of passages against which a claim is judged."""
+    """Maximum number of passages that a claim is judged against."""
     max_claims: int | None = None
     """Maximum number of claims that are judged; None means all."""
 
@@ -103,8 +104,7 @@ class ClaimRepairs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyNeeds:
-    """The way in which a policy's rules require a reply to be handled. By default, they leave this to other
-    policies."""
+    """How a policy's rules require a reply to be handled. By default, the rules leave this to other policies."""
 
     judging: JudgeOptions | None = None
     stream_mode: str | None = None
@@ -169,7 +169,7 @@ def _no_fault(_model: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFacts:
-    """The facts about a gateway on which warnings depend. By default, everything is available.
+    """Facts about a gateway that the warnings depend on. By default, everything is available.
 
     ``serves`` returns whether an upstream serves a model, given its name or a shell glob. ``llm_fault`` says why no LLM
     can correct claims; None if one can. ``llm_model_fault`` returns why the LLM with a given name can't score replies;
@@ -200,7 +200,7 @@ class Category(ABC):
         return DocumentNeeds()
 
     def reply_needs(self, rules: Any) -> ReplyNeeds:
-        """Return the way in which a policy with ``rules`` requires a reply to be handled."""
+        """Return how a policy with ``rules`` requires a reply to be handled."""
         return ReplyNeeds()
 
     def warnings(self, rules: Any, facts: GatewayFacts) -> Iterable[RuleWarning]:

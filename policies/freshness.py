@@ -76,7 +76,7 @@ def _supporting(rules: FreshnessRules, claim: ClaimVerdict) -> list[int]:
     if Thresholds(entailment=rules.entailment_threshold).label_of(claim) is not Label.SUPPORTED:
         return []
     documents = {index for index, score in claim.support.items() if score >= rules.entailment_threshold}
-    if claim.best_source is not None:  # of two passages that only support the claim together
+    if claim.best_source is not None:  # two passages may support the claim only together
         documents.add(claim.best_source.document_index)
     return sorted(documents)
 

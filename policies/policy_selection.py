@@ -109,10 +109,10 @@ class PolicySet:
         return ReplySettings.of(self.by_subject[PolicySubject.REPLY])
 
     def blocked_before_call(self, inputs: PolicyInputs) -> BlockedRequest | None:
-        """Decide whether the reply is blocked before the upstream is called, regardless of its content: because of
-        scores, unsupported claims or a confidence that the caller reports, or because citations are required and there
-        are no documents. Return None if the reply is not blocked. ``inputs`` are the same as for ``evaluate_reply``.
-        Call this only if the ``before_workflow`` decisions allow the request."""
+        """Decide, before the upstream is called, whether the reply is blocked regardless of its content. The reason may
+        be scores, unsupported claims or a confidence that the caller reports. It may also be that citations are
+        required, but there are no documents. Return None if the reply is not blocked. ``inputs`` are the same as for
+        ``evaluate_reply``. Call this only if the ``before_workflow`` decisions allow the request."""
         evaluation = self.evaluate_reply(inputs)
         opening = evaluation.start_before_call()
         if opening.action is not Action.BLOCK:
@@ -210,8 +210,8 @@ def _is_enforced(policy: Policy, unit: str | None) -> bool:
         return False
     if policy.canary_percent >= 100:
         return True
-    # The policy id is hashed too, so that two canaries don't always apply to the same requests. The version isn't, so
-    # that after an increase the share includes all earlier units.
+    # The policy id is hashed too, so that two canaries don't always apply to the same requests. The version isn't
+    # hashed, so that an increased share still includes all earlier units.
     return unit is not None and _uniform(f"{policy.id}/{unit}") * 100 < policy.canary_percent
 
 

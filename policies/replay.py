@@ -241,8 +241,8 @@ class _ChoiceReplay:
             self.doubts.add(ANSWER)
 
     def _on_kept(self, dropped: frozenset[int]) -> PolicyInputs:
-        """Return the inputs with the documents that are not ``dropped``. If these differ from the documents against
-        which the reply was judged, the verdicts are an approximation."""
+        """Return the inputs with the documents that are not ``dropped``. If these differ from the documents that the
+        reply was judged against, the verdicts are an approximation."""
         choice, inputs = self._choice, self._choice.inputs
         seen = max(choice.positions, default=-1)
         kept = [position for position in range(len(self._log.chunks)) if position not in dropped]

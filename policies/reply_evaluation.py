@@ -27,7 +27,7 @@ TOOL_CALL_ACTIONS = ("pass", "hold", "drop")
 
 
 def reply_needs(policy: Policy) -> ReplyNeeds:
-    """Return the way in which ``policy`` requires a reply to be handled."""
+    """Return how ``policy`` requires a reply to be handled."""
     return registry.CATEGORIES[policy.category].reply_needs(policy.rules)
 
 
@@ -43,8 +43,8 @@ class ReplySettings:
     """The strictest mode among the policies; ``final`` is stricter than ``hold``, which is stricter than ``live``. A
     rule in ``held_to_end_by`` turns ``hold`` into ``final``."""
     held_to_end_by: tuple[str, ...]
-    """The distinct names of the rules that block and are decided only at the end. The text that they may block must not
-    be sent before. The tuple is empty if the mode would not be ``hold`` without these rules.
+    """The distinct names of the rules that block and are decided only at the end. Text that these rules may block must
+    not be sent before the end. The tuple is empty if the mode would not be ``hold`` without these rules.
     """
     reasoning_action: str
     """The strictest action among the policies: ``drop``, then ``judge``, then ``pass``."""
@@ -75,7 +75,7 @@ class ReplySettings:
 
     @property
     def checks_whole_reply(self) -> bool:
-        """Whether the policies need findings of the slow checks of the whole reply."""
+        """Whether the policies need results of the slow checks of the whole reply."""
         return (
             self.consistency_check
             or self.valid_citations
@@ -196,7 +196,8 @@ class ReplyEvaluation:
     @property
     def abstention_response(self) -> str | None:
         """The abstention response of the highest-priority blocking policy that has one. If no policy blocks but all
-        text was removed from the reply, the abstention response of the highest-priority policy that leaves text out."""
+        text was removed from the reply, this is the abstention response of the highest-priority policy that leaves text
+        out."""
         return first_abstention(self._blocking_needs() or self._stripping_needs())
 
     def start(self) -> CombinedDecision:
@@ -275,12 +276,13 @@ class ReplyEvaluation:
     def finish(self, inputs: PolicyInputs, *, left_out: Sequence[Citation] = ()) -> CombinedDecision:
         """Make the decisions that need the complete reply.
 
-        ``inputs`` are the inputs at the start plus citations, trust score and coverage, with claims and unjudged text
-        (by default those checked so far). ``left_out`` are the citations in text that was left out of the reply. Once
-        the evaluation is closed, this does nothing.
+        ``inputs`` are the inputs at the start, plus citations, trust score and coverage. They also have the claims and
+        the unjudged text; if these are empty, those checked so far are used. ``left_out`` are the citations in text
+        that was left out of the reply. Once the evaluation is closed, this does nothing.
 
-        A policy also decides about the reply that it would have delivered alone, with the text that only other policies
-        left out. The stricter of its two decisions counts, so no policy overrules another by leaving text out.
+        Each policy decides twice: about the delivered reply, and about the reply that it would have delivered alone,
+        which includes text that only other policies left out. The stricter decision counts, so no policy overrules
+        another by leaving text out.
         """
         if self._closed or not self._policies:
             return CombinedDecision()

@@ -147,8 +147,8 @@ class Citation:
         return () if self.document_index is None else (self.document_index, *self.other_documents)
 
     def moved(self, places: Mapping[int, int]) -> "Citation":
-        """Return the citation with the new indices of its documents. ``places`` leaves out documents that no longer
-        exist."""
+        """Return the citation with the new indices of its documents. ``places`` maps old indices to new ones; documents
+        that it doesn't contain no longer exist."""
         moved = tuple(places[index] for index in self.documents if index in places)
         return replace(self, document_index=next(iter(moved), None), other_documents=moved[1:])
 

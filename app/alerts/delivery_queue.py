@@ -95,7 +95,7 @@ class AlertDeliveryQueue:
 
 
 def _waits() -> ColumnElement[bool]:
-    """Whether a message must wait: ``resolved`` is sent only after ``firing``."""
+    """Whether a message must wait. A ``resolved`` message is sent only after the ``firing`` message."""
     earlier = alert_deliveries.alias()
     same = earlier.c.firing_id == _columns.firing_id, earlier.c.destination_id == _columns.destination_id
     unsent = exists().where(and_(*same, earlier.c.event == "firing", earlier.c.status == "pending"))

@@ -81,6 +81,6 @@ async def _public_address(host: str, port: int) -> str:
 def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text)
     mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-    # NAT64 addresses (64:ff9b::/96), which can reach any IPv4 address, count as both global and reserved.
+    # NAT64 addresses (64:ff9b::/96) can reach any IPv4 address. They are global, but also reserved.
     special = address.is_multicast or address.is_reserved or getattr(address, "is_site_local", False)
     return address.is_global and not special and (mapped is None or mapped.is_global)

@@ -17,7 +17,7 @@ DestinationKind = Literal["webhook", "slack", "pagerduty"]
 PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
 
 RATIOS = frozenset({"blocked", "contradicted", "unjudged", "judge_errors", "upstream_errors", "trust"})
-"""Metrics from 0 to 1."""
+"""Metrics whose values range from 0 to 1."""
 
 
 class AlertDocument(BaseModel):
@@ -31,7 +31,12 @@ class AlertDocument(BaseModel):
     direction: Literal["above", "below"] = "above"
     threshold: Annotated[
         float,
-        Field(ge=0, le=1e12, allow_inf_nan=False, description="0 to 1 for rates, milliseconds, or US dollars"),
+        Field(
+            ge=0,
+            le=1e12,
+            allow_inf_nan=False,
+            description="A number from 0 to 1 for rates; otherwise, milliseconds or US dollars",
+        ),
     ]
     window_minutes: Annotated[int, Field(ge=1, le=1_440)] = 15
     min_requests: Annotated[
@@ -149,7 +154,7 @@ class AlertDestination:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertFiring:
     """A period during which a rule fired. ``resolved_at`` is None while the rule is still firing. ``rule`` is a copy of
-    the rule from when it fired."""
+    the rule as it was when it fired."""
 
     id: str
     rule_id: str

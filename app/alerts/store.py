@@ -30,7 +30,7 @@ class AlertStore:
     # Rules
 
     async def rules(self) -> Sequence[AlertRule]:
-        """Return all rules: those that are firing first, then by name."""
+        """Return all rules, sorted by name. Rules that are firing come first."""
         async with self._database.read() as connection:
             found = [_rule(row) for row in (await connection.execute(select(alert_rules).order_by(_rules.name))).all()]
         return sorted(found, key=lambda rule: rule.firing_id is None)
@@ -148,10 +148,10 @@ class AlertStore:
     # State
 
     async def claim_due(self, now: datetime) -> AlertRule | None:
-        """Return a rule that is due for a check, and schedule its next check. Only one caller, across all workers, gets
-        each rule."""
-        # A rule scheduled far in the future is due too, so that a worker whose clock is ahead can't postpone it for the
-        # others.
+        """Return a rule that is due for a check, and schedule its next check. A due rule is returned to only one of the
+        callers in all workers."""
+        # If a rule's next check is far in the future, the clock of the worker that scheduled it may be wrong. Treat the
+        # rule as due.
         due = or_(_rules.due_at <= now, _rules.due_at > now + timedelta(days=1))
         query = select(alert_rules).where(_rules.enabled.is_(True), due).order_by(_rules.due_at).limit(1)
         async with self._database.write() as connection:
@@ -169,7 +169,7 @@ class AlertStore:
         document = rule.document
         holds = value is not None and requests >= document.min_requests and _beyond(document, value)
         async with self._database.write() as connection:
-            # Read again: the rule may have been changed, or checked elsewhere, since it was claimed.
+            # Read the rule again, because it may have been changed or checked elsewhere since it was claimed.
             row = (await connection.execute(select(alert_rules).where(_rules.id == rule.id).with_for_update())).first()
             if row is None or row.updated_at != rule.updated_at:
                 return None
@@ -274,8 +274,8 @@ def _columns(document: AlertDocument) -> dict[str, Any]:
 
 
 def _interval(document: AlertDocument) -> timedelta:
-    """Return the time between checks: a small fraction of the window, because some metrics read the window row by
-    row."""
+    """Return the time between checks. It increases with the window, because some metrics read every row in the
+    window."""
     return timedelta(seconds=max(15, document.window_minutes))
 
 

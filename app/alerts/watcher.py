@@ -19,8 +19,9 @@ _EVERY_S = 5.0
 
 
 class AlertWatcher:
-    """Runs in every worker. Workers claim due rules and messages in the database, so nothing is done twice and any
-    worker can stop. ``observe`` is called with ``firing`` or ``resolved`` when a rule's state changes."""
+    """Runs in every worker. Workers claim due rules and messages in the database, so each is handled only once. If a
+    worker stops, the others continue. ``observe`` is called with ``firing`` or ``resolved`` when a rule's state
+    changes."""
 
     def __init__(
         self,

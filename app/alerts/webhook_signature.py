@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 
 def signature_headers(key: str | None, body: bytes) -> Mapping[str, str]:
-    """Sign the time and the body, so that the receiver can detect a replay. Return no headers without a key."""
+    """Sign the time and the body, so that the receiver can detect a replay. Without a key, return no headers."""
     if key is None:
         return {}
     time = str(int(datetime.now(UTC).timestamp()))

@@ -1,4 +1,4 @@
-"""The prices of model calls: the built-in price table, which the operator's own prices override."""
+"""The prices of model calls. The operator's own prices override the built-in price table."""
 
 from pathlib import Path
 

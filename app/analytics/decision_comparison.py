@@ -18,8 +18,8 @@ _MOST_DECISIONS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedDifferently:
-    """A request on which two policies disagree. It has each policy's strictest action, and the stricter policy's
-    reason."""
+    """A request on which two policies disagree. ``before`` and ``after`` are the strictest actions of the two policies.
+    ``reason`` is the reason of the stricter policy."""
 
     request_id: str
     ts: datetime
@@ -31,8 +31,8 @@ class DecidedDifferently:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionComparison:
-    """``requests``: the number of requests on which both policies decided. ``moves`` counts those on which they
-    disagree, by the actions of both. ``items`` lists the newest of these."""
+    """``requests`` is the number of requests on which both policies decided. ``moves`` counts the requests on which the
+    policies disagree, by the action of each policy. ``items`` lists the newest of the requests in ``moves``."""
 
     requests: int
     moves: Sequence[tuple[str, str, int]]
@@ -46,9 +46,10 @@ class DecisionComparison:
 async def compare_decisions(
     database: Database, policy_id: str, version: int, other_id: str, *, since: datetime, show: int
 ) -> DecisionComparison:
-    """Compare the decisions of a policy's ``version``, enforced or not, with those of another policy since a time.
+    """Compare the decisions of ``version`` of one policy with the decisions of another policy.
 
-    Reads the newest 10,000 decisions, and lists up to ``show`` requests. Raises DatabaseUnavailableError.
+    Includes decisions in shadow mode. Reads up to 10,000 decisions of each policy since ``since``, newest first, and
+    lists up to ``show`` requests. Raises DatabaseUnavailableError.
     """
     columns = decisions.c
     ours = columns.policy_id == policy_id, columns.policy_version == version, columns.ts >= since
@@ -84,7 +85,7 @@ def _newest(*conditions: ColumnElement[bool]) -> Any:
 
 
 def _strictest(rows: Iterable[Any]) -> dict[str, Any]:
-    """The strictest of a policy's decisions on each request, which may be several, one in each phase."""
+    """Return the strictest decision on each request. A policy can make one decision in each phase."""
     found: dict[str, Any] = {}
     for row in rows:
         if row.request_id not in found or _severity(row) > _severity(found[row.request_id]):

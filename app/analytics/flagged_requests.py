@@ -1,4 +1,4 @@
-"""Counts the requests that policies flagged, each once, although a policy decides about a request in several phases."""
+"""Counts the requests that policies flagged. A request that a policy flagged in several phases counts once."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _FLAGS = {action.value: severity for action, severity in SEVERITY.items() if act
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlaggedRequests:
-    """The requests that a policy flagged, by its strictest action on each, enforced and in shadow mode."""
+    """The number of requests that a policy flagged, enforced and in shadow mode, by its strictest action on each."""
 
     enforced: Counter[str] = field(default_factory=Counter)
     shadow: Counter[str] = field(default_factory=Counter)
@@ -29,7 +29,8 @@ class FlaggedRequests:
 async def count_flagged_requests(
     database: Database, *, since: datetime, policy_id: str | None = None
 ) -> Mapping[str, FlaggedRequests]:
-    """Count the requests since a time on which a policy's strictest action isn't ``allow``, by policy id.
+    """Count the requests since ``since`` that policies flagged, by policy id. A policy flags a request if its strictest
+    action isn't ``allow``.
 
     Raises DatabaseUnavailableError.
     """

@@ -1,4 +1,4 @@
-"""Derives from review labels of claims whether whole replies are grounded."""
+"""Uses the review labels of a reply's claims to determine whether the whole reply is grounded."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""Finds the models that requests began to use, or no longer use, in a time range."""
+"""Finds the models that came into use or fell out of use in a time range."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,15 +12,16 @@ from app.events.filters import EventFilter
 from app.events.sql_conditions import requests_matching
 
 _LEAST = 5
-"""The minimum number of requests to a model in both periods. Also the minimum number that its share of the traffic
-makes likely while it isn't used: if fewer are expected, the model may be missing by chance."""
+"""A change of a model is reported only if two numbers are at least this large. The first is the number of requests to
+the model in both periods. The second is the number of requests to expect, given the model's share of the traffic,
+while it isn't used. If this number is small, the model may be missing by chance."""
 
 Usage = Mapping[datetime, TokenTotals]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChange:
-    """A model's first request (``appeared``) or its last one, at ``ts``."""
+    """A model's first request or, unless ``appeared``, its last one. ``ts`` is the time of that request."""
 
     ts: datetime
     model: str
@@ -32,18 +33,19 @@ async def model_changes(
 ) -> list[ModelChange]:
     """Return the newest ``limit`` changes among the requests that match ``filter``, newest first.
 
-    ``now`` is their usage in the filter's time range, by the start of each step of ``step_s`` seconds, and ``before``
-    the usage in the previous period. Raises DatabaseUnavailableError.
+    ``now`` is the usage in the filter's time range, and ``before`` is the usage in the previous period. Both map the
+    start of each step of ``step_s`` seconds to the usage in that step. Raises DatabaseUnavailableError.
     """
     found = sorted(changes_in(before, now), key=lambda change: change.ts, reverse=True)[:limit]
     return [await _exact(database, filter, change, timedelta(seconds=step_s)) for change in found]
 
 
 def changes_in(before: Usage, now: Usage) -> Iterator[ModelChange]:
-    """Yield the changes in ``now``, at the start of their step.
+    """Yield the changes in ``now``. The time of a change is the start of its step.
 
-    A model appeared if it wasn't used in ``before``. It disappeared if it isn't used in the last steps, and there were
-    never as many steps without it in between. Both need enough requests to other models while it wasn't used.
+    A model appeared if it is used in ``now`` but wasn't used in ``before``. A model disappeared if the time since its
+    last use is longer than every earlier pause in its use. A change counts only if there were enough requests to other
+    models while the model wasn't used.
     """
     steps = [*sorted(before.items()), *sorted(now.items())]
     requests = [usage.requests for _, usage in steps]
@@ -62,7 +64,7 @@ def changes_in(before: Usage, now: Usage) -> Iterator[ModelChange]:
 
 
 async def _exact(database: Database, filter: EventFilter, change: ModelChange, step: timedelta) -> ModelChange:
-    """Return ``change`` with the time of the request itself."""
+    """Return ``change`` with the exact time of the first or last request."""
     since = max(change.ts, filter.since or change.ts)
     until = min(change.ts + step, filter.until or change.ts + step)
     query = requests_matching(replace(filter, model=change.model, since=since, until=until), requests.c.ts)

@@ -52,14 +52,14 @@ class PolicyQuality:
 async def policy_quality(
     database: Database, *, policy_id: str | None = None, since: datetime | None = None, until: datetime | None = None
 ) -> list[PolicyQuality]:
-    """Compute the quality of each policy, or of one, over the requests with feedback in the given time range. Return it
-    by name. Raises DatabaseUnavailableError.
+    """Compute the quality of each policy, or of one, over the requests with feedback in the given time range. Return
+    the results sorted by policy name. Raises DatabaseUnavailableError.
 
     The latest mark on a decision or request counts. Feedback on a decision counts only for the policy that made it.
     Feedback on a request shows whether the request was bad: a bad request was either rightly flagged or wrongly
     allowed. This feedback counts for every policy that decided on the request, in shadow mode or not. However, if
-    another policy rightly flagged the request, a policy that allowed it was not wrong, because it may check something
-    else.
+    another policy rightly flagged the request, a policy that allowed the request was not wrong, because the two may
+    check different things.
 
     Feedback on a reply counts for the policies that check replies, unless there is feedback on the decision. An
     incorrect reply should have been flagged, and a correct one should not. Here too, if an enforced policy flagged an
@@ -79,7 +79,7 @@ async def policy_quality(
 
 
 def _was_bad(row: Any) -> bool | None:
-    """Return whether the policy should have flagged these requests, or None if no feedback answers this."""
+    """Return whether the policy should have flagged these requests, or None if the feedback doesn't say."""
     flagged, any_flagged = bool(row.flagged), bool(row.any_flagged)
     if row.own is not None:
         return flagged is row.own
@@ -93,7 +93,7 @@ def _was_bad(row: Any) -> bool | None:
 
 
 async def _counted(connection: AsyncConnection, filter: EventFilter, policy_id: str | None) -> list[Any]:
-    """Count the requests with feedback, by policy and by what the policies and the feedback say.
+    """Count the requests with feedback, grouped by policy, by the outcome of the policies, and by the feedback.
 
     ``flagged`` means that the policy made a decision other than ``allow``; ``any_flagged`` means that some enforced
     policy did. ``outcome`` and ``reply`` are the feedback on the request, and ``own`` is the feedback on a decision of

@@ -24,8 +24,8 @@ _BANDS: Mapping[str, tuple[str, Sequence[float | None]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """The number of requests per value, or per band. A band is a pair of bounds, either of which may be None; the
-    first is inclusive, the second exclusive. ``complete`` means that all matching requests were counted."""
+    """The number of requests per value or per band. A band is a pair of bounds: the first is inclusive and the second
+    is exclusive. Either can be None. ``complete`` means that all matching requests were counted."""
 
     counts: Mapping[Any, int]
     complete: bool
@@ -33,8 +33,8 @@ class Facet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacets:
-    """The facets of a list of requests. ``total`` is the number of matching requests or, if not ``complete``, the
-    number counted."""
+    """The facets of a list of requests. If ``complete`` is true, ``total`` is the number of matching requests.
+    Otherwise, it is the number of requests counted."""
 
     total: int
     complete: bool

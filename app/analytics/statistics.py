@@ -64,7 +64,7 @@ class Statistics:
         self, filter: EventFilter, seconds: int, start: datetime, end: datetime
     ) -> list[tuple[datetime, RequestStats]]:
         """Group the requests by time, from ``start`` to ``end`` in steps of ``seconds``. Includes empty steps but no
-        percentiles. A step must be a minute, a number of hours that divides a day, or a day; steps are aligned to
+        percentiles. A step must be a minute, a day, or a number of hours that divides 24. Steps are aligned to
         UTC."""
         found = await self._counted(replace(filter, since=start, until=end), seconds, percentiles=False)
         first, last = (int(time.timestamp()) // seconds * seconds for time in (start, end))

@@ -33,17 +33,21 @@ async def calibrate(
     percentile: float,
     most: int = MOST_REQUESTS,
 ) -> dict[str, Any]:
-    """Return the distribution of the scores of good and bad runs, the threshold at the given percentile of the good
-    scores, and the number of runs that other thresholds would block.
+    """Derive a threshold from logged runs: the score at the given percentile of the scores of good runs.
+
+    The result also contains the distribution of the scores of good and bad runs, and the number of runs that each of
+    several thresholds would block.
 
     ``source`` selects the scores, like the rule ``score_source``. ``score`` selects how to combine a run's scores, like
-    the rule ``score_eval_mode`` (``lowest`` corresponds to ``all``). ``good`` selects which runs count as good.
-    ``allowed`` means all allowed runs, unless labels or feedback say otherwise. ``marked`` means only runs that labels
-    or feedback call good. Labels of the reply's claims have priority, if there are enough (see ``labelled_replies``).
-    Next is feedback on the reply: a correct reply is good, an incorrect one is bad. Last is feedback on the outcome: a
-    reply that was rightly allowed or wrongly flagged is good. A run of several requests is bad if any of its requests
-    is bad. ``origins`` counts the good and bad runs by the basis for calling them good or bad. Reads at most ``most``
-    runs, newest first. Raises DatabaseUnavailableError.
+    the rule ``score_eval_mode`` (``lowest`` corresponds to ``all``). ``good`` selects which runs count as good:
+    ``allowed`` selects all allowed runs, unless labels or feedback say otherwise, and ``marked`` selects only runs that
+    labels or feedback call good.
+
+    Labels of the reply's claims have priority, if there are enough of them (see ``labelled_replies``). Feedback on the
+    reply comes next: a correct reply is good, an incorrect one is bad. Feedback on the outcome comes last: a reply that
+    was rightly allowed or wrongly flagged is good. A run of several requests is bad if any of its requests is bad.
+    ``origins`` counts the good and bad runs by the basis for calling them good or bad. Reads at most ``most`` runs,
+    newest first. Raises DatabaseUnavailableError.
     """
     scored = await scored_runs(database, filter, source=source, score=score, most=most)
     ids = [id for one in scored for id in one.flags]
@@ -61,8 +65,8 @@ class _People:
     grounded: Mapping[str, bool]
 
     def was_bad(self, one: ScoredRun) -> tuple[bool | None, Origin]:
-        """Return whether the run was bad, and whether labels or feedback say so. Return None if neither says anything
-        about it."""
+        """Return whether the run was bad, and the basis for this (labels or feedback). If neither labels nor feedback
+        exist for the run, return None and ``actions``."""
         bad: bool | None = None
         origin: Origin = "actions"
         for id, flagged in one.flags.items():

@@ -81,7 +81,7 @@ def _with_limits(send: Send, allowance: Allowance) -> Send:
     """Wrap ``send`` to add the key's rate limit headers to the response.
 
     They replace the upstream's headers, which describe the gateway's own account. If the upstream rejected the request
-    because of its rate limit, its headers are kept.
+    because of its rate limit, the upstream's headers are kept.
     """
     limits = [(name.encode(), value.encode()) for name, value in _limit_headers(allowance).items()]
     names = {name for name, _ in limits}

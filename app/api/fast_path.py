@@ -18,8 +18,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 class FastPath:
     """An ASGI app that sends POST requests directly to the handlers of ``routers``, and everything else to ``app``.
 
-    Even for a handler that takes only the request, FastAPI uses more CPU time than the gateway needs for the whole
-    request. The FastAPI routes remain for the OpenAPI schema and for other methods.
+    FastAPI uses more CPU time to call a handler than the gateway needs for the rest of the request, even if the handler
+    has no parameters besides the request. The FastAPI routes remain for the OpenAPI schema and for other methods.
     """
 
     def __init__(self, app: ASGIApp, routers: Sequence[APIRouter]) -> None:

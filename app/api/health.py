@@ -110,7 +110,7 @@ def check_judge(checker: GroundingChecker) -> HealthCheck:
     """Check the judge. Without it, replies aren't checked, and policies decide whether unchecked replies may be
     sent."""
     if checker.fault is not None and checker.available:
-        others = "" if checker.name in checker.fault else f"; only {checker.name} judges"
+        others = "" if checker.name in checker.fault else f"; judging only with {checker.name}"
         return HealthCheck(ok=False, detail=f"{checker.fault}{others}")
     if checker.stalled_s > _JUDGE_LIMIT_S:
         return HealthCheck(ok=False, detail=f"{checker.name} has not answered for {checker.stalled_s:.0f} s")
@@ -126,5 +126,5 @@ async def check_limiter(limiter: RateLimiter) -> HealthCheck:
 
 
 def check_llm_judge(llm: LlmJudge) -> HealthCheck:
-    """Check the configuration of the LLM judge. Calls may still fail."""
+    """Check only the configuration of the LLM judge. Its calls can still fail."""
     return HealthCheck(ok=llm.ready, detail=llm.fault or llm.name)

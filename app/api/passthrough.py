@@ -1,4 +1,6 @@
-"""Handles ungoverned ``/v1`` paths. Requests to open paths are forwarded byte for byte; all others are rejected."""
+"""Handles ``/v1`` paths to which policies don't apply. Requests to open paths (see ``app.upstream.open_paths``) are
+forwarded. All other requests are rejected. A body is forwarded byte for byte, unless its model is renamed or the
+gateway key is limited to certain models or collections."""
 
 from http import HTTPStatus
 from typing import Any
@@ -24,7 +26,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 @router.api_route("/v1/{path:path}", methods=_METHODS)
 async def pass_through(request: Request, path: str) -> Response:
-    """Forward the request and the response unchanged."""
+    """Forward the request and the response."""
     resources: Resources = request.state.resources
     raw_path = request.scope.get("raw_path") or request.url.path.encode()
     target = raw_path.decode("latin-1").removeprefix("/v1")
@@ -61,7 +63,8 @@ async def pass_through(request: Request, path: str) -> Response:
 
 
 async def _content(request: Request, resources: Resources) -> tuple[str | None, Content]:
-    """Return the request's model, if routing needs it, and its body. A JSON body is parsed only to find the model."""
+    """Return the request's model, if routing needs it, and its body. A JSON body is parsed only to find or rename
+    the model."""
     if not _has_body(request):
         return None, b""
     if not (resources.upstream.by_model and _is_plain_json(request)):
@@ -134,7 +137,7 @@ def _has_body(request: Request) -> bool:
 
 
 def _length(response: httpx.Response) -> list[tuple[str, str]]:
-    """Return the header with the body's length, if any. A response that can't have a body may give the length of a
-    different body, so its header is left out."""
+    """Return the ``Content-Length`` header, if any. A response with a status that allows no body may contain the length
+    of another response's body, so its header is left out."""
     length = response.headers.get("content-length")
     return [("content-length", length)] if length is not None and response.status_code not in _BODILESS else []

@@ -1,4 +1,4 @@
-"""Finds the models that an ungoverned request names in its path, query or body. An upstream may use any of them."""
+"""Finds the models that a forwarded request names in its path, query or body. An upstream may use any of them."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

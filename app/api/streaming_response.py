@@ -24,9 +24,9 @@ _CHECKS = 8
 class StreamedResponse(Response):
     """Sends ``content`` as it arrives. Always calls ``aclose`` at the end.
 
-    The stream ends early if the client disconnects or reads nothing for ``send_timeout_s``. A comment is sent after
-    each pause of ``heartbeat_s``, unless that is None. The stream runs inside the context manager that ``within``
-    returns.
+    The stream ends early if the client disconnects or reads nothing for ``send_timeout_s``. After each pause of
+    ``heartbeat_s``, a comment is sent. If ``heartbeat_s`` is None, no comments are sent. The stream runs inside the
+    context manager that ``within`` returns.
     """
 
     def __init__(

@@ -37,8 +37,8 @@ class AdminAuth:
 
     @classmethod
     async def open(cls, database: Database, token: SecretStr | None) -> "AdminAuth":
-        """Use ``token`` from the settings. If it is None, use the token whose hash is in the database, which the first
-        start creates. Raises DatabaseUnavailableError."""
+        """Use ``token`` from the settings. If it is None, use the token whose hash is in the database. The gateway
+        creates that token when it starts for the first time. Raises DatabaseUnavailableError."""
         salt, new = secrets.token_bytes(16), secrets.token_urlsafe(32)
         ours = {_SESSIONS: secrets.token_hex(32)}
         if token is None:

@@ -43,7 +43,7 @@ def new_secret_key() -> str:
 class Vault:
     """The secrets in a database.
 
-    ``keys`` is the value of the setting: one or more Fernet keys, separated by commas. Without it, there are no
+    ``keys`` is the value of the setting: one or more Fernet keys, separated by commas. Without ``keys``, there are no
     secrets, and changes raise ConflictError. ``refresh`` loads the secrets. The vault's owner calls it at startup and
     when another process has changed a secret. Raises SettingsError for an invalid Fernet key.
     """

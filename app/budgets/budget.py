@@ -99,7 +99,7 @@ def exhausted(budget: Budget, used: int, now: datetime) -> BudgetError:
     error.headers.update(
         {
             "retry-after": str(max(1, math.ceil((reset - now).total_seconds()))),
-            "x-should-retry": "false",  # Otherwise the OpenAI and Anthropic clients retry a 429.
+            "x-should-retry": "false",  # Without this header, OpenAI and Anthropic clients retry a 429.
             "x-groundlane-budget": budget.id,
             "x-groundlane-budget-remaining": f"{left:f}",
             "x-groundlane-budget-reset": reset.isoformat().replace("+00:00", "Z"),

@@ -34,8 +34,8 @@ class BudgetGuard:
     cost budget. If the database is unavailable, requests are admitted, and their counts are kept in memory until it is
     back.
 
-    Each transaction also writes the waiting counts of other requests. So it runs in a separate task, which finishes
-    even if the request that started it is cancelled.
+    Each transaction also writes the waiting counts of other requests. It therefore runs in a separate task, which
+    finishes even if the request that started it is cancelled.
     """
 
     def __init__(self, database: Database, store: BudgetStore, cost_of: CostOf) -> None:
@@ -58,7 +58,7 @@ class BudgetGuard:
     ) -> None:
         """Admit and count one request. ``counts_tokens`` says whether the gateway will know the request's tokens.
 
-        Raises BudgetError if a budget is used up, and UncountedError if a budget blocks the request because it can't
+        Raises BudgetError if a budget is used up, and UncountedError if the request is blocked because a budget can't
         count it.
         """
         budgets = self._store.matching(key_prefix, agent)

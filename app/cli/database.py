@@ -29,7 +29,7 @@ def upgrade() -> None:
 def prune(
     older_than: Annotated[str, typer.Option(help="Age in hours, days or weeks: 12h, 90d, 8w")],
     keep_marked: Annotated[bool, typer.Option("--keep-marked", help="Keep requests that have feedback")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the requests and runs")] = False,
 ) -> None:
     """Delete requests and runs older than a given age. Deletes in small batches, so it is safe while a gateway is
     running."""
@@ -38,8 +38,8 @@ def prune(
     before = datetime.now(UTC) - _age(older_than)
     url = load_settings().database_url
     gone = with_database(url, lambda database: run(database, before, keep_marked=keep_marked, dry_run=dry_run))
-    outcome = "would be deleted" if dry_run else "deleted"
-    typer.echo(f"Older than {before:%Y-%m-%d %H:%M} UTC, {outcome}: {gone.requests} requests, {gone.runs} runs.")
+    found = f"{gone.requests} requests and {gone.runs} runs older than {before:%Y-%m-%d %H:%M} UTC"
+    typer.echo(f"Would delete {found}." if dry_run else f"Deleted {found}.")
 
 
 def _age(text: str) -> timedelta:

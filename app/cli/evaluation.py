@@ -28,8 +28,8 @@ _FAILED = 1
 _INTERRUPTED = 130
 _TERMINATED = 143
 _LONG = 200
-"""The number of cases from which several processes are faster than one. Judging so many cases takes about ten seconds,
-and starting the processes takes two."""
+"""The minimum number of cases for which several processes are faster than one. Judging this many cases takes about ten
+seconds, and starting the processes takes two."""
 
 
 class Metric(StrEnum):
@@ -75,7 +75,7 @@ def run(
         float | None, typer.Option(min=0.0, max=1.0, help="Exit with code 1 if the score is below this or missing")
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Maximum share of failed cases; above it, exit with code 1")
+        float, typer.Option(min=0.0, max=1.0, help="Exit with code 1 if the share of failed cases exceeds this")
     ] = 0.0,
     entailment_threshold: Entailment = 0.7,
     contradiction_threshold: Contradiction = 0.7,
@@ -83,7 +83,8 @@ def run(
     no_cache: NoCache = False,
     engine: Annotated[Engine, typer.Option(help="Judge on this machine or on a Ray cluster")] = Engine.LOCAL,
     processes: Annotated[
-        int | None, typer.Option(min=0, help="Judging processes; 0 uses the main process. Default: automatic")
+        int | None,
+        typer.Option(min=0, help="Number of judging processes, or 0 to judge in the main process; default: automatic"),
     ] = None,
     ray_address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; default: RAY_ADDRESS")] = None,
     ray_judges: Annotated[int | None, typer.Option(min=1, help="Number of judges; default: one per core")] = None,
@@ -133,7 +134,7 @@ def run(
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work``, with uvloop if available because it leaves more CPU time for the judge."""
+    """Run ``work``. Except on Windows, use uvloop, because it leaves more CPU time for the judge."""
     if sys.platform == "win32":
         import asyncio
 

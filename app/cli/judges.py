@@ -89,7 +89,7 @@ async def _serve(settings: Settings, host: str, port: int) -> None:
         app, host=host, port=port, log_config=None, access_log=False, server_header=False, ws="none", lifespan="off"
     )
     try:
-        # Load it here, because uvicorn's lifespan would print a stack trace if the judge can't be loaded.
+        # Load the judge here: if loading failed in uvicorn's lifespan, uvicorn would print a stack trace.
         async with app.router.lifespan_context(app):
             await uvicorn.Server(config).serve()
     except JudgeError as error:

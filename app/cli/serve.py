@@ -122,8 +122,8 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
 
 @contextmanager
 def _shared_by_workers(workers: int, settings: Settings) -> Iterator[None]:
-    """Set the environment variables that multiple workers need: the metrics folder, which the metrics library reads on
-    import, and, unless it is configured, the number of threads for each judge."""
+    """Set the environment variables that multiple workers need. One is the metrics folder, which the metrics library
+    reads on import. The other is the number of threads for each judge, which is set only if it isn't configured."""
     with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
         shared = {"PROMETHEUS_MULTIPROC_DIR": folder}
         if settings.judge_threads == 0:

@@ -22,7 +22,7 @@ Show = Callable[[float | None], str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """A series with one value per point of the axis, or None for a gap. ``tone`` is a class in style.css (``block``,
-    ``good``, …). ``link`` is the URL of what was counted, for the legend."""
+    ``good``, …). The legend links to ``link``, which lists the requests that were counted."""
 
     name: str
     values: Sequence[float | None]

@@ -21,7 +21,7 @@ _LOOKS_PER_SESSION_CHECK = 15
 
 class DecisionFeed:
     """Polls the event log once a second for new decisions. ``after`` is the ``event_id`` of the last decision shown.
-    Without it, the feed starts now."""
+    Without ``after``, the feed starts now."""
 
     def __init__(self, database: Database, filter: EventFilter, *, after: str | None = None) -> None:
         self._queries = EventQueries(database)

@@ -27,7 +27,8 @@ def _load() -> dict[str, StaticFile]:
 
 STATIC_FILES: Mapping[str, StaticFile] = _load()
 STATIC_VERSION = hashlib.sha256(b"".join(file.body for file in STATIC_FILES.values())).hexdigest()[:12]
-"""Part of every file's URL. It lets browsers cache files forever, and scripts import each other by relative path."""
+"""A hash of all files, which is part of every file's URL. Browsers can therefore cache files forever, even though
+scripts import each other by relative path."""
 
 
 def static_url(name: str) -> str:

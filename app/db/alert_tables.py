@@ -4,8 +4,8 @@ from sqlalchemy import Boolean, Column, Double, Index, Integer, String, Table
 
 from app.db.tables import Json, UTCDateTime, metadata
 
-# ``due_at`` is the time of the next check. The worker that advances it checks the rule. ``firing_id`` and
-# ``resolved_at`` are the state: a rule fires once, until it is resolved.
+# ``due_at`` is the time of the next check. The worker that advances ``due_at`` checks the rule. ``firing_id`` and
+# ``resolved_at`` hold the rule's state. A rule that is firing can't fire again until it is resolved.
 alert_rules = Table(
     "alert_rules",
     metadata,
@@ -34,7 +34,7 @@ alert_destinations = Table(
     Column("updated_at", UTCDateTime, nullable=False),
 )
 
-# The history. It outlives the rules, so ``rule`` is a copy of the rule.
+# The history of firings. Entries outlive their rule, so ``rule`` is a copy of it.
 alert_firings = Table(
     "alert_firings",
     metadata,
@@ -49,8 +49,8 @@ alert_firings = Table(
     Index(None, "started_at", "id"),
 )
 
-# Messages to send. They are written together with the state change that they report. ``next_at`` is the time of the
-# next attempt.
+# Messages to send. Each message is written in the same transaction as the state change that it reports. ``next_at`` is
+# the time of the next attempt.
 alert_deliveries = Table(
     "alert_deliveries",
     metadata,

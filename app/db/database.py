@@ -74,7 +74,7 @@ class Database:
                     raise DatabaseUrlError("an SQLite database needs a file: sqlite+aiosqlite:///groundlane.db")
                 self.path = Path(str(parsed.database)).absolute()
                 self._writer = asyncio.Lock()
-                # Without an isolation level, the driver doesn't start transactions itself; the listener below does.
+                # Without an isolation level, the driver doesn't start transactions. ``_set_up_sqlite`` starts them.
                 arguments = {
                     "timeout": busy_timeout_s,
                     "isolation_level": None,
@@ -149,7 +149,7 @@ class Database:
     @asynccontextmanager
     async def _transaction(self, begin: str) -> AsyncIterator[AsyncConnection]:
         async with AsyncExitStack() as stack:
-            with _unavailable(Exception):  # Drivers raise all kinds of errors here, from OSError to their own types.
+            with _unavailable(Exception):  # Drivers raise errors of many types here, including OSError.
                 connection = await stack.enter_async_context(self.engine.connect())
             with _unavailable(*_UNAVAILABLE):
                 await connection.execution_options(sqlite_begin=begin)
@@ -192,13 +192,13 @@ def _postgres_connection() -> type:
     """Return the class of the connections to PostgreSQL. Closing one doesn't wait forever for a server that no longer
     responds. Raises DatabaseUrlError if the driver isn't installed."""
     try:
-        import asyncpg  # Only PostgreSQL needs it.
+        import asyncpg  # Imported here, because only PostgreSQL needs it.
     except ModuleNotFoundError:
         raise DatabaseUrlError("PostgreSQL driver not found: install groundlane[postgres]") from None
 
     class _PostgresConnection(asyncpg.Connection):  # type: ignore[misc]
         async def close(self, *, timeout: float | None = None) -> None:
-            with suppress(TimeoutError):  # The driver has then dropped the connection.
+            with suppress(TimeoutError):  # After a timeout, the driver has already dropped the connection.
                 await super().close(timeout=_CLOSE_S if timeout is None else timeout)
 
     return _PostgresConnection
@@ -207,8 +207,8 @@ def _postgres_connection() -> type:
 def _set_up_postgres(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _: Any) -> None:
-        # Compiling a statement takes PostgreSQL up to a second, and our longest statements take less without it. This
-        # is not a startup parameter, because PgBouncer rejects those that it doesn't know.
+        # Turn off just-in-time compilation. Compiling a statement can take a second. Without compilation, even the
+        # longest statements are faster. Don't use a startup parameter, because PgBouncer rejects unknown ones.
         connection.run_async(lambda driver: driver.execute("SET jit TO off"))
 
 
@@ -224,12 +224,12 @@ class _SqliteConnection(aiosqlite.Connection):
 
 async def _open_sqlite(path: str, **arguments: Any) -> aiosqlite.Connection:
     connection = _SqliteConnection(lambda: _connect(path, **arguments), iter_chunk_size=64)
-    # As SQLAlchemy does for connections it opens itself: a thread must not keep the process alive.
+    # The thread must not keep the process alive. SQLAlchemy does the same for the connections that it opens itself.
     connection._thread.daemon = True
     try:
         return await connection
     except sqlite3.Error:
-        # The thread still reports its end to this loop, which may close right after.
+        # Wait for the thread to report its end to this loop, because the loop may close right after this.
         if connection.stopped is not None:
             await connection.stopped
         raise
@@ -249,12 +249,13 @@ _creating = threading.Lock()
 def _connect(path: str, **arguments: Any) -> sqlite3.Connection:
     """Open an SQLite file that only its owner can read or write. SQLite creates ``-wal`` and ``-shm`` with the same
     mode."""
-    # An existing file is never opened here: closing it would release the locks of this process's other connections
-    # (https://www.sqlite.org/howtocorrupt.html, section 2.2). The lock keeps others from opening a file that is new.
-    with _creating, suppress(OSError):  # It exists already, or SQLite reports the problem with the path.
+    # Create a missing file, but don't open an existing one. Closing it would release the locks of this process's other
+    # connections (https://www.sqlite.org/howtocorrupt.html, section 2.2). While a new file is open here, ``_creating``
+    # keeps other threads from connecting to it. Ignore errors: the file exists, or SQLite will report the problem.
+    with _creating, suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     for name in (path, f"{path}-wal", f"{path}-shm"):
-        with suppress(OSError):  # It does not exist or belongs to another user.
+        with suppress(OSError):  # The file does not exist or belongs to another user.
             make_private(name)
     connection: sqlite3.Connection = sqlite3.connect(path, **arguments)
     return connection

@@ -1,9 +1,9 @@
 """Creates and drops the monthly partitions of the event log.
 
-On PostgreSQL, the event log is partitioned by the time of the request, in UTC, so a month can be dropped at once. On
-SQLite, these functions do nothing. A row whose month has no partition goes to the default partition. It is moved when
-its partition is created. Lock timeouts are short, because other transactions queue behind a waiting one. After a
-timeout, the operation backs off and retries.
+On PostgreSQL, the event log is partitioned by the time of the request, in UTC, so that a whole month can be dropped in
+one step. On SQLite, these functions do nothing. A row whose month has no partition is stored in the default partition
+until the month's partition is created. Lock timeouts are short, because other transactions queue behind a transaction
+that waits for a lock. After a timeout, the operation backs off and retries.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ _AHEAD = 2
 _EVERY_S, _RETRY_S = 86_400.0, 60.0
 _LOCK = 0x6D6F6E746873  # An arbitrary number, the same in every process.
 _LOCK_TIMEOUT_MS = 100
-"""The lock timeout. Eight timeouts in a row take less time than PostgreSQL's deadlock timeout. A deadlock is therefore
-resolved here and costs neither an event nor a query."""
+"""The lock timeout. Eight timeouts in a row take less time than PostgreSQL's deadlock timeout. In a deadlock, this
+operation therefore gives up first, and PostgreSQL doesn't abort a transaction that stores or reads events."""
 _ATTEMPTS = 5
 _PAUSE_S = 0.1
 _IN_USE = ("55P03", "40P01")
@@ -64,7 +64,7 @@ async def drop_months(database: Database, before: datetime, *, keep_marked: bool
     the number of requests deleted.
 
     Partitions that cannot be locked in time are skipped. With ``keep_marked``, months with feedback are skipped too;
-    their other rows must be deleted one by one. Raises DatabaseUnavailableError.
+    their other rows must be deleted individually. Raises DatabaseUnavailableError.
     """
     if database.dialect == "sqlite":
         return 0
@@ -148,13 +148,14 @@ async def _create_next(database: Database, now: datetime) -> datetime | None:
 
 async def _create_month(connection: AsyncConnection, month: datetime, tables: Sequence[Table]) -> None:
     end = next_month(month)
-    # No other transaction may insert into the default partition meanwhile: its row might belong to the new partition.
+    # Until this is done, no other transaction may insert a row into the default partition, because the row might belong
+    # to the new partition.
     await _execute(connection, f"LOCK TABLE {_only(PARTITIONED)} IN SHARE ROW EXCLUSIVE MODE")
     await _execute(connection, f"LOCK TABLE {_only(_named(table, 'default') for table in tables)}")
     for table in tables:
         default, partition = _named(table, "default"), _named(table, _suffix(month))
-        # The partition is created separately and attached once the misplaced rows are in it, so that readers of other
-        # months can continue.
+        # Create the partition as a separate table, and attach it once it contains the misplaced rows. This way, readers
+        # of other months can continue.
         await _execute(connection, f"CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)")
         strays = delete(default).where(default.c.ts >= month, default.c.ts < end).returning(*default.c).cte("strays")
         names = [column.name for column in partition.c if column.computed is None]

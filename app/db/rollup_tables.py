@@ -13,7 +13,7 @@ from sqlalchemy import Boolean, Column, ColumnElement, Double, Integer, String, 
 from app.db.tables import UTCDateTime, metadata
 
 HOUR, DAY = 3_600, 86_400
-"""Values of ``step``, which is the number of seconds that a row covers, beginning at ``start`` (UTC)."""
+"""The values of ``step``. A row covers ``step`` seconds, beginning at ``start`` (UTC)."""
 NONE = ""
 """In a key, this value means "no agent", "no model", "no gateway key" or "no reason code". In the policy column, it
 means all policies."""
@@ -21,7 +21,7 @@ means all policies."""
 _LONGEST_NAME = 200
 
 BOUNDS_MS = tuple(2.0**power for power in range(-4, 17))
-"""Upper bounds of the histogram bins. They double from bin to bin, and the last bin has no upper bound."""
+"""Upper bounds of the histogram bins. Each bound is twice the previous one, and the last bin has no upper bound."""
 BINS = range(len(BOUNDS_MS) + 1)
 
 PARTS = ("total", "upstream", "judge", "gateway")
@@ -70,7 +70,7 @@ request_statistics = Table(
     _number("requests"),
     *(_number(f"verdict_{verdict}") for verdict in VERDICTS),
     *(_number(f"status_{status}") for status in STATUSES),
-    # These are whole numbers, but an upstream may report more than an integer column can hold.
+    # Token counts are whole numbers, but an upstream may report numbers that don't fit in an integer column.
     _number("prompt_tokens", Double),
     _number("completion_tokens", Double),
     _number("trust_count"),

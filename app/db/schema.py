@@ -33,7 +33,7 @@ class SchemaError(Exception):
 
 def alembic_config(url: str) -> Config:
     """Build Alembic's configuration for the database at ``url``. Raises SchemaError."""
-    # Located through the package rather than the working directory, so that it works from a wheel.
+    # Find the migrations through their package, not the working directory, so that this also works from a wheel.
     spec = find_spec("migrations")
     if spec is None or spec.origin is None:
         raise SchemaError("the package 'migrations' is not installed")

@@ -1,8 +1,8 @@
 """The full-text index of the event log: an FTS5 table on SQLite, and a table with a ``tsvector`` on PostgreSQL.
 
 Both are named ``request_search`` and have an entry for each request whose texts are stored. The code that inserts and
-deletes events also updates the index, in the same transaction. Triggers would have to read the rows of each request
-again.
+deletes events also updates the index, in the same transaction. Triggers aren't used, because they would have to read
+the rows of each request again.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ request_search = Table(
 PARTITIONED = (*EVENT_TABLES, request_search)
 """The tables that PostgreSQL partitions by the request's time."""
 
-# The next free row id comes from the table in which FTS5 stores the columns, by its key.
+# The next free row id is looked up by key in the table where FTS5 stores the columns.
 _INSERT_SQLITE = """
 INSERT OR IGNORE INTO request_search (rowid, request_id, body)
 SELECT coalesce((SELECT max(id) + 1 FROM request_search_content WHERE id >= ?1 AND id < ?2), ?1), ?3, ?4
@@ -61,7 +61,7 @@ def row_id(ts: datetime) -> int:
 
 
 def time_of(row_id: int) -> datetime:
-    """Return the time that an entry's row id on SQLite stands for."""
+    """Return the time of the entry with this row id on SQLite."""
     return _EPOCH + row_id // PER_MICROSECOND * _TICK
 
 

@@ -69,8 +69,9 @@ dialect."""
 
 
 def _of_request() -> ForeignKeyConstraint:
-    # A table partitioned by time has no key on the request id alone, so PostgreSQL allows no foreign key to it. An
-    # event is written in one transaction, and deleting requests deletes their rows in other tables.
+    # SQLite only. On PostgreSQL, the table is partitioned by time and has no unique key on the request id alone, so a
+    # foreign key can't refer to it. Instead, an event is written in one transaction, and the code that deletes requests
+    # also deletes their rows in other tables.
     key = ForeignKeyConstraint(
         ["request_id"], ["requests.request_id"], ondelete="CASCADE", info={ONE_DIALECT: "sqlite"}
     )
@@ -94,7 +95,7 @@ policies = Table(
     Column("updated_at", UTCDateTime, nullable=False),
 )
 
-# This is not a foreign key, because events refer to the versions of deleted policies, which are kept.
+# ``policy_id`` is not a foreign key. Events refer to versions of deleted policies, so these versions are kept.
 policy_versions = Table(
     "policy_versions",
     metadata,
@@ -255,7 +256,7 @@ documents = Table(
 EVENT_TABLES = (requests, decisions, claims, documents)
 """The tables of an event, in insertion order. In all of them, ``ts`` is the time of the request."""
 
-# ``version`` is the number of the last step, ``state`` applies to all steps.
+# ``version`` is the number of the last step. ``state`` is the data that applies to the whole run.
 runs = Table(
     "runs",
     metadata,

@@ -35,7 +35,7 @@ def _refused(decisions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str]
     for decision in decisions:
         if decision["shadow"] or decision["phase"] != _BEFORE or decision["action"] != _BLOCK:
             continue
-        # With a single violation, the metadata is the metadata of that violation.
+        # A decision with a single violation has no list of violations. Its metadata is that of the violation.
         metadata = decision["metadata"] or {}
         for violation in metadata.get("violations") or [{**decision, "metadata": metadata}]:
             position = (violation.get("metadata") or {}).get("document_index")

@@ -36,14 +36,14 @@ class FeedbackMark:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFeedback:
     """The latest feedback on a request as a whole. ``outcome`` says whether the decision was right, and ``reply``
-    whether the reply was correct. Each is None without such feedback."""
+    whether the reply was correct. Each is None if there is no such feedback."""
 
     outcome: bool | None = None
     reply: bool | None = None
 
     def reply_was_bad(self, *, flagged: bool) -> bool | None:
-        """Return whether the reply should have been flagged, given whether it was ``flagged``. None if there is no
-        feedback."""
+        """Return whether the reply should have been flagged, given whether it was ``flagged``. Return None if there is
+        no feedback."""
         if self.reply is not None:
             return not self.reply
         return None if self.outcome is None else self.outcome is flagged

@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Selects requests or decisions. None matches any value. ``since`` is inclusive, ``until`` exclusive.
+    """Selects requests or decisions. Fields that are None match any value. ``since`` is inclusive, ``until`` exclusive.
 
     A request matches ``policy``, ``phase`` and ``reason_code`` if one of its decisions matches all of them. If the
     filter selects requests, ``action`` is the action taken on the whole request. If it selects decisions, ``action`` is
     the action of the decision. ``shadow`` selects decisions by shadow policies (True) or by enforced ones (False).
 
     The other fields select requests only. They match the verdict, the status, the prefix of the gateway key, the total
-    latency in milliseconds, the trust score, the beginning of the id, and a ``text`` to search for (see
-    ``app.events.search.search_query``). Latency and score bounds are inclusive.
+    latency in milliseconds, the trust score, and the beginning of the id. Latency and score bounds are inclusive.
+    ``text`` is a search in the stored texts; see ``app.events.search.search_query``.
     """
 
     since: datetime | None = None

@@ -44,16 +44,16 @@ class EventQueries:
     ) -> Page:
         """Return up to ``limit`` requests in ``order``, without their texts.
 
-        If no index finds the matching requests, a page reads about ``MOST_READ`` requests, or ``MOST_SEARCHED`` matches
-        of a search for text. It may therefore have fewer rows than ``limit``, or none, and still have a ``next``. If
-        the order is not by time, only the newest matches of a search are sorted.
+        The number of rows read for a page is limited. If no index covers the filter, about ``MOST_READ`` requests are
+        read. In a text search, ``MOST_SEARCHED`` matches are read. A page may therefore have fewer rows than ``limit``,
+        or none, and still have a ``next``. If the order is not by time, only the newest matches of a search are sorted.
         """
         async with self._database.read() as connection:
             return await request_page(connection, filter, REQUESTS, order, limit, after)
 
     async def newest(self, filter: EventFilter, names: Sequence[str], most: int) -> tuple[Sequence[Any], bool]:
-        """Return up to ``most`` of the newest matching requests, within the limits that apply to a page, as tuples of
-        these columns. Also return whether they are all matching requests."""
+        """Return up to ``most`` of the newest matching requests, as tuples of the columns ``names``, within the limits
+        that apply to a page. Also return True if these are all of the matching requests, otherwise False."""
         async with self._database.read() as connection:
             return await newest_rows(connection, filter, [requests.c[name] for name in names], most)
 

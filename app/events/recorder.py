@@ -25,8 +25,8 @@ from app.settings import StoreText
 from policies.base import JudgeOptions
 
 _CHARS_PER_TOKEN = 4
-"""A rule of thumb for current tokenizers. It is used to estimate usage when a reply ended before the upstream reported
-it."""
+"""A rule of thumb for current tokenizers. It is used to estimate the usage of a reply that ended before the upstream
+reported the usage."""
 _REASON = re.compile(r"[A-Za-z_-]{1,40}")
 _MODEL = re.compile(r"[\w.:/@+=#~|-]{0,256}", re.ASCII)
 _SEVERITY = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "cancelled": 1}
@@ -51,16 +51,20 @@ class Timings:
     """Measures when the events of one request happen. ``marks`` says when each event first happened, in milliseconds
     since the request arrived.
 
-    The events are ``upstream_asked`` (the request is sent to the upstream), ``upstream_answered`` (the response status
-    arrives), ``first_text`` (the first text of the reply arrives), ``first_out`` (the first text is sent to the client)
-    and ``upstream_ended`` (the end of the reply has been read).
+    The events are:
+
+    - ``upstream_asked``: the request is sent to the upstream.
+    - ``upstream_answered``: the response status arrives.
+    - ``first_text``: the first text of the reply arrives.
+    - ``first_out``: the first text is sent to the client.
+    - ``upstream_ended``: the end of the reply has been read.
     """
 
     def __init__(self) -> None:
         self.marks: dict[str, float] = {}
         self._started = perf_counter()
         self.upstream_ms: float | None = None
-        """The time that the upstream took. None until it has finished."""
+        """The time that the upstream took. It is None until the upstream has finished."""
 
     def elapsed_ms(self) -> float:
         return (perf_counter() - self._started) * 1e3
@@ -201,7 +205,7 @@ class RequestRecorder:
 
     def start_reply(self, model: str | None, prompt_tokens: int | None) -> None:
         """Record the start of the upstream's reply, with the number of prompt tokens and the model that it names. The
-        first name counts. An upstream may send any text, so only what looks like a name is stored."""
+        first name counts. An upstream may send any text, so a text that doesn't look like a name isn't stored."""
         if self._reply_model is None and model is not None:
             self._reply_model = model if _MODEL.fullmatch(model) else "unknown"
         if prompt_tokens is not None:

@@ -13,9 +13,14 @@ from policies.types import Decision
 class RequestRow(Struct, frozen=True, kw_only=True):
     """A request. ``http_status`` is the status that the client received. Times are in milliseconds.
 
-    ``status`` is ``completed``, ``blocked``, ``cancelled`` (the client disconnected), ``incomplete`` (the upstream's
-    reply broke off), ``upstream_error`` (the upstream returned an error) or ``failed`` (the upstream was unreachable,
-    or an internal error occurred).
+    ``status`` is one of the following:
+
+    - ``completed``
+    - ``blocked``
+    - ``cancelled``: the client disconnected.
+    - ``incomplete``: the upstream's reply broke off.
+    - ``upstream_error``: the upstream returned an error.
+    - ``failed``: the upstream was unreachable, or an internal error occurred.
     """
 
     request_id: str

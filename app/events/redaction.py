@@ -65,7 +65,7 @@ def redact_consistency(found: Consistency | None) -> Consistency | None:
 
 def _redact_citation(citation: Citation) -> Citation:
     if citation.reported and citation.document_index is None:
-        # Only the number of different values reported matters.
+        # Policies only count the distinct sources that the caller reported, so a hash of each name is enough.
         return replace(citation, marker=_digest(citation.marker.strip()))
     return replace(citation, marker=redacted_marker(citation.marker))
 

@@ -32,13 +32,13 @@ class _StoredChoice:
     skipped: int = 0
     documents: int = 0
     cited_support: tuple[tuple[int, int, int, float], ...] = ()
-    """``PolicyInputs.cited_support`` as (start and end of the claim, document, score), because JSON cannot represent
-    its keys."""
+    """``PolicyInputs.cited_support`` as tuples (start of the claim, end of the claim, document, score). It can't be
+    stored as a mapping, because its keys aren't strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StoredRequest:
-    """The content of ``requests.extra``. ``v`` is 0 in rows written by versions that stored nothing here."""
+    """The content of ``requests.extra``. ``v`` is 0 in rows from old versions, which stored no replay data."""
 
     v: int = 0
     late: int = 0

@@ -19,13 +19,13 @@ from app.events.sql_conditions import before_key, requests_matching, within
 MOST_SEARCHED = 5_000
 """The maximum number of search matches that are read for a page."""
 MOST_SORTED = 5_000
-"""The maximum number of matching requests that are read and sorted here. If more requests match, they are read in order
-from the index on the sort column, where matches are then frequent."""
+"""The maximum number of matching requests that are sorted in memory. If more requests match, they are read in order
+from the index on the sort column. This is then fast, because matches are frequent in the index."""
 MOST_READ = 20_000
 """The approximate number of requests to read for a page or for counts if no index finds the matching requests."""
 _LEAST_READ = 300
-"""A query counts as reading at least this many requests, because every query takes at least as long as reading that
-many."""
+"""The minimum number of requests that a query counts for, because even a query without results takes as long as reading
+this many requests."""
 _FIRST_PART = 100
 """The number of search matches to read first. Each further batch is larger."""
 _KEYS = {"requests": (requests.c.ts, requests.c.request_id), "decisions": (decisions.c.ts, decisions.c.id)}
@@ -69,8 +69,8 @@ async def request_page(
 async def newest_rows(
     connection: AsyncConnection, filter: EventFilter, columns: Sequence[ColumnElement[Any]], most: int
 ) -> tuple[list[Row[Any]], bool]:
-    """Read up to ``most`` requests that match ``filter``, newest first, within the limits that apply to a page. Return
-    the requests, and whether they are all matching requests."""
+    """Read up to ``most`` requests that match ``filter``, newest first, within the limits that apply to a page. Also
+    return True if these are all of the matching requests, otherwise False."""
     find = _newest if filter.text is None else _matching
     rows, reached = await find(connection, filter, columns, most + 1, None)
     return rows[:most], reached is None and len(rows) <= most
@@ -86,8 +86,11 @@ async def rows_by_time(
     *,
     most_read: int | None = None,
 ) -> tuple[list[Row[Any]], datetime | None]:
-    """Read up to ``most`` rows of ``query``, newest first, that follow the key ``after``. If about ``most_read`` rows
-    were searched without finding so many, stop, and also return the time since which all rows were searched."""
+    """Read up to ``most`` rows of ``query``, newest first, that follow the key ``after``.
+
+    Stop early once about ``most_read`` rows have been searched. In this case, also return a time: all rows that are at
+    least as new have been searched. Otherwise, return None as the time.
+    """
     ts, id = _KEYS[kind]
     if after is not None:
         query = query.where(*before_key(after, ts, id))
@@ -96,7 +99,7 @@ async def rows_by_time(
         return list((await connection.execute(query.limit(most))).all()), None
     rows: list[Row[Any]] = []
     read = 0
-    # A key without an id excludes its own time, so the hour that begins at this time must not be read or counted again.
+    # A key without an id excludes rows with its own time. The hour that begins at this time has already been searched.
     before = None if after is None else after[0] if after[1] else after[0] - _TICK
     ends = [end for end in (filter.until, before) if end is not None]
     async for since, until, count in hours_with(connection, filter, kind, min(ends, default=None)):
@@ -134,13 +137,15 @@ async def _newest(
 
 async def _few_of(connection: AsyncConnection, filter: EventFilter) -> tuple[list[ColumnElement[bool]], bool]:
     """Return conditions for the filter's id prefix, trust score and latency, and whether few requests meet one of them.
-    In that case, the condition lists these requests, which the index on the column finds. Otherwise, the index on times
-    finds matching requests soon enough, already in the order of the results."""
+
+    If few requests meet a condition, the index on its column finds these requests, and the condition returned lists
+    them. If many do, it is faster to read the requests in order of time until enough of them match.
+    """
     id = requests.c.request_id
     wanted, is_few = [], False
     if (prefix := filter.id_prefix) is not None:
         starts = func.substr(id, 1, len(prefix)) == prefix
-        # The bounds use the index; the comparison of the first letters corrects for the collation.
+        # The index can be used only with bounds. They depend on the collation, so also compare the first letters.
         few = await _if_few(connection, id >= prefix, id <= prefix + _LAST, starts)
         wanted.append(starts if few is None else few)
         is_few = few is not None
@@ -171,9 +176,11 @@ async def _matching(
     most: int,
     after: Key | None,
 ) -> tuple[list[Row[Any]], datetime | None]:
-    """Read at least ``most`` requests that match a search and the other filters, newest first. There may be fewer if
-    ``MOST_SEARCHED`` matches contain no more, or if the search is stopped. Return the requests, and the time from which
-    on everything was searched, or None if there are no more matches."""
+    """Read at least ``most`` requests that match a search and the other filters, newest first.
+
+    There may be fewer if the limit ``MOST_SEARCHED`` is reached or if the search is stopped. Also return a time: all
+    requests that are at least as new have been searched. If there are no more matches, return None as the time.
+    """
     query = requests_matching(filter, *columns)
     until = filter.until
     if after is not None:
@@ -255,12 +262,12 @@ async def _walked(
     limit: int,
     after: Key | None,
 ) -> Page:
-    """Read the index on the sort column: first the requests that have a value, then those without one. After
-    ``MOST_READ`` entries, the page ends."""
+    """Read a page from the index on the sort column. Requests with a value come first, followed by those without one.
+    The page ends after ``MOST_READ`` entries of the index."""
     value, id = _VALUES[order.column], requests.c.request_id
     conditions, few = await _few_of(connection, filter)
-    # SQLite assumes that every agent is rare. It would find and sort half of the requests instead of reading them in
-    # order.
+    # SQLite assumes that every agent is rare. It would use the index on agents, and find and sort all requests of the
+    # agent, even if they are half of all requests. Reading the requests in order is faster.
     in_order = connection.dialect.name == "sqlite" and order.column != "time"
     query = requests_matching(filter, *columns, without_index=in_order).where(*conditions)
     bounds = None if few or not _is_narrow(filter) else within(filter, value) if order.column == "time" else []
@@ -290,9 +297,11 @@ async def _walk(
     most: int,
     bounds: Sequence[ColumnElement[bool]] | None,
 ) -> tuple[list[Row[Any]], Key | None]:
-    """Read up to ``most`` rows of ``query`` from ``start``, in the order of the columns ``by``. Unless ``bounds`` is
-    None, read at most ``MOST_READ`` entries within them; if they don't suffice, also return the key of the last
-    entry."""
+    """Read up to ``most`` rows of ``query`` that meet the condition ``start``, in the order of the columns ``by``.
+
+    If ``bounds`` is not None, search at most ``MOST_READ`` entries within the bounds. If these entries contain fewer
+    than ``most`` rows, also return the key of the last entry.
+    """
     ordered = [column.desc() if order.descending else column for column in by]
     query, last = query.where(start), None
     if bounds is not None:

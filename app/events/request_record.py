@@ -27,8 +27,8 @@ class SentenceRecord(Struct, frozen=True, kw_only=True):
     """A sentence in the reply. ``delivered`` means that the client received it. ``retracted`` means that text from
     another upstream call replaced it.
 
-    ``times`` says when it was complete and when it was judged, in milliseconds since the request arrived. A time is
-    None if unknown.
+    ``times`` says when the sentence was complete and when it was judged, in milliseconds since the request arrived. It
+    is None if the times are unknown.
     """
 
     verdict: SentenceVerdict
@@ -40,7 +40,7 @@ class SentenceRecord(Struct, frozen=True, kw_only=True):
 def _extra(sentence: SentenceRecord, verdict: ClaimVerdict | None, store_text: StoreText) -> Mapping[str, Any]:
     at = {"at": [round(ms, 1) for ms in sentence.times]} if sentence.times else {}
     if sentence.retracted:
-        # It was never part of the reply, so replaying the decisions must ignore it.
+        # The sentence isn't part of the final reply, so replaying the decisions must ignore it.
         return {"retracted": True, **at}
     if verdict is None:
         return at
@@ -98,8 +98,8 @@ class ChoiceRecord(Struct, frozen=True, kw_only=True):
     """The final state of one of the reply's choices.
 
     ``positions`` maps each document of the choice to its position in the request. ``log`` returns the data on
-    which the decisions about this choice are based. Calling ``log`` takes time, so it happens after the reply has been
-    sent, unless something waits for the data.
+    which the decisions about this choice are based. Calling ``log`` takes time. It is therefore called after the reply
+    has been sent, unless the data is needed earlier.
     """
 
     text: str
@@ -112,8 +112,8 @@ class ChoiceRecord(Struct, frozen=True, kw_only=True):
 
 
 class ReplyOutcome(Struct, frozen=True, kw_only=True):
-    """The reply as a whole. ``judge_fault`` says why a required judge was unavailable. ``is_short`` means that the
-    event may be built on the event loop."""
+    """The reply as a whole. ``judge_fault`` says why a required judge was unavailable. ``is_short`` means that building
+    the event takes so little time that it may be built on the event loop."""
 
     choices: Sequence[ChoiceRecord] = ()
     verdict: str = ReplyVerdict.NOT_CHECKED.value

@@ -63,9 +63,8 @@ def score_summary(
     claims: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any]]
 ) -> dict[str, float | None]:
     """Return the lowest and the average score of a request's claims, and of the documents that were kept, as columns of
-    ``requests``. They are None if nothing has a score. Claims without a verdict don't count, as in the score check of
-    policies.
-    """
+    ``requests``. A column is None if nothing has a score. Claims without a verdict don't count. The score check of
+    policies ignores them too."""
     # Lines that earlier versions logged may lack a reason.
     judged = [row["score"] for row in claims if row["label"] != Label.NOT_A_CLAIM.value and row.get("reason") is None]
     relevance = [row["relevance_score"] for row in documents if row["kept"]]
@@ -84,7 +83,7 @@ def _columns(row: Struct) -> dict[str, Any]:
     """Return the fields of a row, converted to plain JSON types except for its time."""
     found = asdict(row)
     for name, value in found.items():
-        # Most values are one of these; checking here saves a call.
+        # Most values have one of these types. Checking for them here saves a call.
         if value is None or (kind := type(value)) is bool or (kind is str and value.isascii() and "\0" not in value):
             continue
         if not isinstance(value, datetime):
@@ -109,8 +108,8 @@ def plain(value: Any) -> Any:
 
 
 def _is_sound(value: dict[str, Any]) -> bool:
-    """Return whether ``value`` can be stored unchanged, which is checked by encoding it. If the encoding contains a
-    null, return False, because it may stand for a NaN."""
+    """Return whether ``value`` can be stored unchanged. To find out, encode it as JSON. If the encoding contains
+    ``null``, return False, because the encoder also writes NaN as ``null``."""
     try:
         encoded = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)
     except TypeError:
@@ -148,12 +147,13 @@ def dump(rows: Rows) -> bytes:
 def load(line: bytes) -> Rows:
     """Read the rows that ``dump`` wrote."""
     rows: dict[str, list[dict[str, Any]]] = orjson.loads(line)
-    # Every row has the request's time. In lines from earlier versions, only requests and decisions have it.
+    # In lines from earlier versions, only requests and decisions have a time, so the request's time is set in every
+    # row.
     ts = datetime.fromisoformat(rows["requests"][0]["ts"])
     for table in rows.values():
         for row in table:
             row["ts"] = ts
     for row in rows["requests"]:
-        if "lowest_claim_score" not in row:  # Nor do they have the summary of the scores.
+        if "lowest_claim_score" not in row:  # Earlier versions didn't log the score summary.
             row |= score_summary(rows["claims"], rows["documents"])
     return rows

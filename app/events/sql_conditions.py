@@ -15,7 +15,8 @@ from app.events.filters import EventFilter
 
 def requests_matching(filter: EventFilter, *columns: ColumnElement[Any], without_index: bool = False) -> Select[Any]:
     """Build an unordered query for ``columns`` of the requests that match ``filter``. The filter's ``id_prefix`` and
-    ``text`` are ignored. ``without_index`` keeps SQLite from finding the rows by an index of the filter's names."""
+    ``text`` are ignored. With ``without_index``, SQLite doesn't use the indexes on the columns that the filter compares
+    for equality, such as ``agent``."""
     conditions = [*shared_conditions(filter, requests), *_request_conditions(filter)]
     query = select(*columns).where(*(_without_index(each) if without_index else each for each in conditions))
     if on_decisions := decision_conditions(filter):
@@ -25,8 +26,8 @@ def requests_matching(filter: EventFilter, *columns: ColumnElement[Any], without
 
 
 class _Pruned(FunctionElement[Any]):
-    """A time column whose bounds only serve to choose partitions. On SQLite, the index on the column is turned off:
-    SQLite would use it to search all times within the bounds for each request, instead of the request's own time."""
+    """A time column whose bounds only select partitions. On SQLite, the index on the column isn't used. With the index,
+    SQLite would search all times within the bounds for each request, instead of only the request's own time."""
 
     type = UTCDateTime()
     inherit_cache = True
@@ -49,7 +50,7 @@ def decisions_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Sel
 
 def within(filter: EventFilter, ts: ColumnElement[Any]) -> list[ColumnElement[bool]]:
     """Build the conditions that ``filter`` sets on the time column ``ts``. Joined tables need these conditions too,
-    because PostgreSQL prunes the partitions of a table only by conditions on that table."""
+    because PostgreSQL prunes a table's partitions only if there are conditions on that table."""
     wanted = []
     if filter.since is not None:
         wanted.append(ts >= filter.since)
@@ -67,7 +68,7 @@ def before_key(
 
 
 def _without_index(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Write an equality so that SQLite has no index for it."""
+    """Rewrite an equality so that SQLite can't use an index for it."""
     if not isinstance(condition, BinaryExpression) or condition.operator is not eq:
         return condition
     column = condition.left

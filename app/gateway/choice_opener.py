@@ -29,13 +29,12 @@ LateDocuments = Callable[[Sequence[Chunk]], Awaitable[tuple[ReplyContext, Eviden
 afterwards."""
 
 _NO_DECISIONS = PolicySet().evaluate_reply(PolicyInputs())
-"""The evaluation without policies. It has no state."""
+"""An evaluation of an empty set of policies. It has no state, so all choices share it."""
 
 
 class UntouchedChoices:
-    """Opens the choices of a reply that is forwarded unchanged. Without ``late``, documents in the reply don't count as
-    evidence.
-    """
+    """Opens the choices of a reply that is forwarded unchanged. ``late`` adds documents that the reply contains. If it
+    is None, those documents don't count as evidence."""
 
     def __init__(self, context: ReplyContext, timings: Timings, late: LateDocuments | None) -> None:
         self._context = context
@@ -83,7 +82,7 @@ class GovernedChoices:
     def _use(self, context: ReplyContext, evidence: EvidenceIndex | None) -> None:
         self._evidence = evidence if context.unjudged is None else None
         if self._evidence is None and self._policies.governs_reply:
-            # Nothing can be judged, but text without statements is still recognized.
+            # No claim can be judged without documents, but the check still recognizes text that makes no statement.
             self._evidence = EvidenceIndex((), (), window_tokens=1, chunks=context.chunks)
         elif self._evidence is not None:
             context = replace(context, citation_checker=partial(self._checker.citation_checker, self._evidence))
@@ -120,7 +119,8 @@ def _open_check(
         evidence,
         thresholds=settings.judging.thresholds,
         max_sources_per_claim=settings.judging.max_sources,
-        # Without a judge, claims are reported as unjudged, not as skipped, however many there are.
+        # If nothing is judged, all claims are reported as unjudged. The limit doesn't apply, because claims beyond it
+        # would be reported as skipped.
         max_claims=settings.judging.max_claims if context.unjudged is None else None,
         correct=settings.corrects and context.strippable,
         is_json=context.is_json,

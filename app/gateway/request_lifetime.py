@@ -53,9 +53,8 @@ class RequestLifetime(Struct, kw_only=True):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Write the event and release all resources if the block fails. If the block succeeds, its result does this
-        later.
-        """
+        """If the block fails, write the event and release all resources. If it succeeds, the response that it returns
+        does this later."""
         if error is None:
             if self._record is not None and (self._responses or self.tasks):
                 await self.aclose()
@@ -79,18 +78,19 @@ class RequestLifetime(Struct, kw_only=True):
         recorder = self.recorder
         recorder.timings.end_upstream()
         if self.guard is not None:
-            # If the client goes away while this waits for a shadow check, closing the scope writes the event.
+            # This may wait for a shadow check. If the client disconnects in the meantime, ``aclose`` writes the event.
             recorder.reply = await self.guard.finish(truncated=recorder.status == "incomplete")
         record = recorder.record()
         if not record.reply.is_short:
-            # The event is cached, so neither the event log nor an observer builds it on the event loop. They report
-            # errors.
+            # The event is built in a thread and cached, so that neither the event log nor an observer builds it on the
+            # event loop. Errors are ignored here, because they occur again, and are reported, when the event is used.
             with suppress(Exception):
                 await asyncio.to_thread(record.event)
         self._record = record
         if self.run is not None:
             with anyio.CancelScope(shield=True):
-                # This happens before the client has the whole reply, so that its next call finds this one in the run.
+                # The run is updated before the client has the whole reply, so that the client's next call finds this
+                # request in the run.
                 await self.run.add(self._record)
         try:
             await self.events.append(self._record)
@@ -104,12 +104,13 @@ class RequestLifetime(Struct, kw_only=True):
         return self._record
 
     async def abandon(self) -> None:
-        """Like ``aclose``, for cases in which the client can no longer be told about a lost event."""
+        """Like ``aclose``, but ignore the loss of the event, because the client can no longer be informed of it."""
         with suppress(EventLostError):
             await self.aclose()
 
     async def aclose(self) -> None:
-        """End the upstream call and all tasks. If no outcome has been recorded, the client cancelled the request."""
+        """End the upstream call and all tasks, and write the event. If no outcome has been recorded yet, the event says
+        that the client cancelled the request."""
         with anyio.CancelScope(shield=True):
             if self.guard is not None:
                 await self.guard.aclose()
@@ -139,8 +140,8 @@ class ReplyStream:
                 if isinstance(output, ChoiceEnd):
                     is_short = is_short and output.is_short
                 if isinstance(output, EndOfReply):
-                    # This happens before the last byte is sent, so that with ``sync`` the event is stored before the
-                    # client sees the end of the reply.
+                    # The event is recorded before the last byte is sent. With ``sync`` durability, it is therefore
+                    # stored before the client sees the end of the reply.
                     await self._scope.record()
                 if data := await run(is_short, self._encode, output):
                     yield data

@@ -49,8 +49,7 @@ class Retrieval(Struct, frozen=True, kw_only=True):
 
 async def decide_documents(policies: PolicySet, parsed: ParsedRequest, recorder: RequestRecorder) -> CombinedDecision:
     """Apply the retrieval policies. Raises PolicyBlockedError if a policy blocks the request. Raises
-    InvalidRequestError for a relevance score outside 0 to 1 that no policy accepts.
-    """
+    InvalidRequestError if a relevance score is outside 0 to 1 and no policy accepts such scores."""
     if parsed.unscaled is not None and not policies.document_needs.takes_any_relevance:
         refuse(parsed.unscaled[0], f"{SHARE} (or a policy with relevance_scale 'any')", parsed.unscaled[1])
     decision = await _evaluated(policies, PolicyInputs(chunks=parsed.chunks, injectable=parsed.injectable))
@@ -91,9 +90,8 @@ async def compare_documents(
     checker: GroundingChecker,
     timeout_s: float,
 ) -> CombinedDecision:
-    """If a policy requires it, compare the documents with each other and decide again. A conflict only causes a
-    warning, so ``timeout_s`` limits how long the request waits.
-    """
+    """If a policy requires it, compare the documents with each other and decide again. A conflict between documents
+    only causes a warning, so the request waits at most ``timeout_s`` seconds for the comparison."""
     dropped = decision.dropped
     used = [replace(chunk, text="") if i in dropped else chunk for i, chunk in enumerate(parsed.chunks)]
     if not policies.document_needs.compares or len(used) - len(dropped) < 2:
@@ -112,8 +110,8 @@ async def compare_documents(
 
 
 def is_blocked(policies: PolicySet, parsed: ParsedRequest, kept: Sequence[Chunk], *, judged: bool) -> bool:
-    """Return whether the reply is blocked before the upstream is called, because of missing documents or values that
-    the caller reported."""
+    """Return whether the reply is already blocked before the upstream is called. The reason may be that documents are
+    missing, or a value that the caller reported."""
     reported = parsed.options.reported
     inputs = PolicyInputs(
         chunks=kept,

@@ -60,7 +60,7 @@ class Admitter(Protocol):
     """Checks and counts usage against the limits of a key and an agent."""
 
     async def admit(self, *, key_prefix: str | None, agent: str | None, model: str | None) -> None:
-        """Raises BudgetError or UncountedError."""
+        """Count a request. Raises BudgetError or UncountedError."""
         ...
 
 
@@ -73,9 +73,9 @@ class PolicySource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """One per process. ``observers`` receive every record. Without ``runs``, the id of a run is only a label.
-    ``on_dropped_field`` is called for each field that is left out of a reply, with the API and the name of the field.
-    """
+    """Handles governed requests. There is one instance per process. ``observers`` receive every record. If ``runs`` is
+    None, the id of a run is only a label. ``on_dropped_field`` is called for each field that is left out of a reply,
+    with the API and the name of the field."""
 
     settings: Settings
     upstream: UpstreamClient
@@ -155,7 +155,7 @@ class Gateway:
         """Return the tables of known fields from which a reply under a grounding policy is rebuilt."""
         keep = (self.settings.keep_fields or "").replace(",", " ").split()
         judges = settings.reasoning_action == "judge"
-        # If reasoning in separate fields can't be judged, it is left out.
+        # If a policy requires reasoning to be judged, reasoning in separate fields that can't be judged is left out.
         judged = judges and request.adapter.judges_reasoning and not request.parsed.is_json
         drop = {REASONING} if settings.reasoning_action == "drop" or (judges and not judged) else set()
         if settings.tool_call_action == "drop":
@@ -193,7 +193,8 @@ class Gateway:
         mode = self._mode(policies, parsed)
         shadowed = mode is Mode.UNTOUCHED and bool(kept) and PolicySet(policies.shadow).governs_reply
         judged = shadowed or mode is not Mode.UNTOUCHED
-        # A judge that isn't loaded yet is loaded on first use. If loading failed, no request waits for it again.
+        # If the judge isn't loaded yet, it is loaded on first use. If an earlier attempt to load it failed, requests
+        # don't wait for the next attempt.
         self.checker.retry()
         can_judge = bool(kept) and self.checker.error is None
         recorder.judging = policies.reply_settings.judging if judged else None
@@ -221,8 +222,8 @@ class Gateway:
         )
 
     def _mode(self, policies: PolicySet, parsed: ParsedRequest) -> Mode:
-        """Return when text is released. A unary reply is sent only when it is complete, so the policies decide on all
-        of it first."""
+        """Return the mode, which determines when text is released. A unary reply is sent only when it is complete, so
+        the policies decide on all of it first."""
         annotates = self.settings.annotate_by_default and (parsed.chunks or parsed.late)
         if not annotates and not policies.governs_reply:
             return Mode.UNTOUCHED
@@ -231,7 +232,7 @@ class Gateway:
     # Send
 
     async def _send(self, retrieval: Retrieval, scope: RequestLifetime) -> httpx.Response:
-        """Call the upstream, unless any reply would already be blocked."""
+        """Call the upstream. If the policies would block every possible reply, return an empty reply without a call."""
         recorder = scope.recorder
         if retrieval.blocked:
             parsed = retrieval.forwarded.parsed
@@ -295,8 +296,8 @@ class Gateway:
                 opener=UntouchedChoices(context, recorder.timings, late),
             )
         if mode is Mode.HOLD and context.unjudged is not None and not parsed.late:
-            # The reply isn't judged. Under a policy, the decision is made on the whole reply. Otherwise, there is
-            # nothing to wait for.
+            # The reply isn't judged, so its sentences need not be held. Under a policy, the decision is made on the
+            # whole reply. Without a policy, text is released immediately.
             mode = Mode.FINAL if policies.governs_reply else Mode.LIVE
         options = GuardOptions(
             mode=mode,
@@ -366,9 +367,8 @@ _STREAM_HEADERS = {
 
 
 def _with_tools(parsed: ParsedRequest, key: GatewayKey | None) -> ParsedRequest:
-    """Return the request with tool results among its documents. Tool results need not name a collection, but must not
-    name one that the key doesn't allow.
-    """
+    """Return the request with tool results among its documents. A tool result need not name a collection. If it does,
+    the key must allow that collection."""
     parsed = parsed.with_tools()
     if key is not None:
         key.check_documents(parsed.chunks, parsed.path_of, unnamed=True)

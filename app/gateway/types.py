@@ -27,7 +27,7 @@ class ProtocolAdapter(Protocol):
 
     @property
     def judges_reasoning(self) -> bool:
-        """Whether reasoning in separate fields, items or blocks can be judged and delivered in place."""
+        """Whether reasoning in separate fields, items or blocks can be judged, and then delivered in the same place."""
         ...
 
     def restricted(self, fields: KnownFields) -> "ProtocolAdapter":
@@ -92,9 +92,8 @@ class GatewayRequest(Struct, frozen=True, kw_only=True):
 
 
 class GatewayResponse(Struct, frozen=True, kw_only=True):
-    """The response. A streamed response is in ``stream``, which must be closed, and any other response is in ``body``.
-    ``held`` means that text may be held back, so the client needs heartbeats.
-    """
+    """The response to a request. A streamed response is in ``stream``, which the caller must close. Any other response
+    is in ``body``. ``held`` means that text may be held back, so the client needs heartbeats."""
 
     status: int
     headers: Headers

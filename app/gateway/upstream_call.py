@@ -28,14 +28,14 @@ def upstream_request(
     *,
     usage: TokenUsage | None = None,
 ) -> UpstreamRequest:
-    """Build the upstream request with the ``kept`` documents. With ``continuation``, the request asks to continue the
-    reply. When the request is sent, ``usage`` gets the length of the prompt."""
+    """Build the upstream request with the ``kept`` documents. With ``continuation``, the request asks the upstream to
+    continue its reply. When the request is sent, the length of the prompt is stored in ``usage``."""
     return UpstreamRequest(
         method="POST",
         path=request.adapter.path,
         query=request.query,
         headers=request.headers,
-        # A compressor may hold back parts of a stream.
+        # Compression at the upstream could delay parts of a stream.
         accept_encoding="identity" if request.parsed.stream else "gzip, deflate",
         content=_content(request, kept, continuation, usage),
         model=request.parsed.model,
@@ -46,7 +46,8 @@ def upstream_request(
 def _content(
     request: GatewayRequest, kept: Sequence[Chunk], continuation: Continuation | None, usage: TokenUsage | None
 ) -> Callable[[BodyFormat], bytes]:
-    """Build the body to send upstream. These are the client's bytes if nothing has to change."""
+    """Return a function that builds the body to send upstream. If nothing has to change, the body is sent exactly as
+    the client sent it."""
     parsed, adapter = request.parsed, request.adapter
     written = kept[: len(kept) - parsed.standing]  # documents in the prompt are not written a second time
     injects = bool(written) and parsed.options.inject != "none"
@@ -56,7 +57,7 @@ def _content(
 
     def content(form: BodyFormat) -> bytes:
         changes = {"model": form.model} if form.renamed else {}
-        # If the gateway writes the documents into the prompt, it leaves out those that were dropped.
+        # The ``documents`` field is sent only if the gateway doesn't write the documents into the prompt.
         if form.documents and parsed.documents is not None and parsed.options.inject == "none":
             changes["documents"] = parsed.documents
         sent = {**body, **changes}

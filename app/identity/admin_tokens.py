@@ -154,7 +154,8 @@ class AdminTokens:
     async def _note_use(self, token: StoredToken, now: datetime) -> None:
         if token.last_used_at is not None and now - token.last_used_at < _USE_NOTED_EVERY:
             return
-        with suppress(DatabaseUnavailableError):  # A database that can't be written can still be read.
+        # The token is valid even if the database can currently be read but not written.
+        with suppress(DatabaseUnavailableError):
             async with self._database.write() as connection:
                 change = update(admin_tokens).where(admin_tokens.c.id == token.id)
                 await connection.execute(change.values(last_used_at=now))

@@ -26,7 +26,8 @@ CALLBACK, SIGNED_OUT = "/dashboard/sign-in/oidc/callback", "/dashboard/sign-in"
 FLOW_LIFETIME = timedelta(minutes=10)
 _URL = TypeAdapter(HttpUrl)
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Only asymmetric algorithms are allowed. With a symmetric algorithm or none, anyone could sign a token."""
+"""The accepted signature algorithms, which are all asymmetric. If ``none`` or a symmetric algorithm were accepted,
+anyone could forge a token."""
 _LEEWAY_S = 60
 _METADATA_FOR_S = 3_600.0
 _KEYS_AGAIN_S = 10.0
@@ -61,12 +62,13 @@ class _Metadata(BaseModel):
     token_endpoint: HttpUrl
     jwks_uri: HttpUrl
     end_session_endpoint: Any = None
-    """The provider's sign-out URL. It is checked when it is used, because signing in doesn't need it."""
+    """The provider's sign-out URL. It is validated only when it is used, so that an invalid URL doesn't prevent
+    sign-ins."""
 
 
 def open_oidc(settings: Settings, key: bytes) -> "OidcProvider | None":
-    """Open the provider in the settings, or return None if there is none. ``key`` signs the state of sign-ins. Raises
-    SettingsError if a setting or the extra is missing."""
+    """Create the provider that the settings describe, or return None if they describe none. ``key`` signs the state of
+    sign-ins. Raises SettingsError if a setting is missing or invalid, or if the extra ``oidc`` isn't installed."""
     if settings.oidc_issuer is None:
         return None
     for name in ("oidc_client_id", "oidc_client_secret", "public_url"):
@@ -89,8 +91,8 @@ def parse_roles(text: str) -> Mapping[str, Role]:
 
 
 class OidcProvider:
-    """One provider. The metadata and keys are read when they are first needed. Keys are read again when the provider
-    rotates them."""
+    """An OpenID Connect provider. Its metadata and keys are read when they are first needed. The keys are read again
+    when the provider rotates them."""
 
     def __init__(self, settings: Settings, key: bytes, *, roles: Mapping[str, Role]) -> None:
         self._issuer = str(settings.oidc_issuer)
@@ -105,7 +107,8 @@ class OidcProvider:
 
     async def begin(self, next: str, *, session: str | None = None) -> tuple[str, str]:
         """Start a sign-in. Return the provider's URL and the value of a cookie that ``finish`` needs. ``next`` is the
-        page to show after signing in, and ``session`` the id of the browser's session. Raises SignInError."""
+        page to show after signing in, and ``session`` is the id of the browser's current session. Raises SignInError.
+        """
         from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
@@ -141,8 +144,8 @@ class OidcProvider:
         return CompletedSignIn(user=self._user(claims), next=flow["next"], session=flow["session"])
 
     async def sign_out_url(self) -> str | None:
-        """Return the provider's page that ends its own session and then leads back to the sign-in page. None if the
-        provider announces no such page or can't be reached."""
+        """Return the URL of the provider's sign-out page, which ends the session at the provider and then redirects to
+        the gateway's sign-in page. Return None if the provider has no such page or can't be reached."""
         try:
             endpoint = _URL.validate_python((await self._read_metadata()).end_session_endpoint)
         except (SignInError, ValidationError):
@@ -238,7 +241,7 @@ class OidcProvider:
         self._keys = now, keys
         return keys
 
-    # The cookie is signed, so that nobody can choose the state or the verifier of someone else.
+    # The cookie is signed. Otherwise, an attacker could choose the state and the verifier of another person's sign-in.
 
     def _seal(self, flow: Mapping[str, Any]) -> str:
         text = base64.urlsafe_b64encode(orjson.dumps(flow)).decode()

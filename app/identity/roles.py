@@ -1,4 +1,4 @@
-"""Roles, and a decorator with which an operation declares the role that it requires."""
+"""Roles, and a decorator that declares which role an operation requires."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """The caller of a request: a person or token with this name. ``id`` is the id of the token or user."""
+    """The caller of a request, which is either a user or an admin token. ``id`` and ``name`` are those of the user or
+    token."""
 
     id: str
     kind: Literal["token", "user"]
@@ -39,7 +40,7 @@ class Principal:
 
     @property
     def actor(self) -> str:
-        """The name in the audit log."""
+        """The caller's name in the audit log."""
         return f"{self.kind}:{self.name}"
 
     def check(self, handler: Callable[..., Any]) -> None:

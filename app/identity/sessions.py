@@ -107,14 +107,15 @@ class Sessions:
         if row is None or principal is None:
             return None
         if used and now - row.seen_at >= self._seen_every:
-            with suppress(DatabaseUnavailableError):  # A database that can't be written can still be read.
+            # The session is valid even if the database can currently be read but not written.
+            with suppress(DatabaseUnavailableError):
                 async with self._database.write() as connection:
                     await connection.execute(update(sessions).where(sessions.c.id == row.id).values(seen_at=now))
         return Operator(id=row.id, csrf=self._sign("csrf", cookie), expires_at=row.expires_at, principal=principal)
 
     async def list(self, principal: Principal | None = None) -> Sequence[StoredSession]:
-        """Return the open sessions of ``principal`` or, without it, of everyone. The most recently used session comes
-        first."""
+        """Return the open sessions of ``principal`` or, if it is None, of everyone. The most recently used session
+        comes first."""
         now = datetime.now(UTC)
         query = _QUERY.order_by(sessions.c.seen_at.desc(), sessions.c.id)
         if principal is not None:
@@ -142,7 +143,7 @@ class Sessions:
             await note(connection, "session.end", id, before=None if whose is None else {"actor": whose.actor})
 
     def guest(self, nonce: str) -> str:
-        """Return the CSRF token for the sign-in form, for a browser whose guest cookie contains ``nonce``."""
+        """Return the CSRF token of the sign-in form in a browser whose guest cookie contains ``nonce``."""
         return self._sign("guest", nonce)
 
     def _principal(self, row: Any, now: datetime) -> Principal | None:

@@ -87,8 +87,8 @@ class Users:
         return [_stored(row) for row in rows]
 
     async def assign(self, id: str, role: Assigned | None) -> StoredUser:
-        """Assign a role to a user, which replaces the role from their claims. With None, the claimed role applies
-        again. The change takes effect at the next request. Raises NotFoundError."""
+        """Assign a role to a user. It takes precedence over the role from the user's claims. If ``role`` is None, the
+        claimed role applies again. The change takes effect at the next request. Raises NotFoundError."""
         async with self._database.write() as connection:
             before = await _get(connection, id)
             await connection.execute(update(users).where(users.c.id == id).values(assigned_role=role))

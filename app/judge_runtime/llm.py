@@ -1,5 +1,4 @@
-"""The LLM judge of a process, with endpoints, keys and prices from the settings, and the check that scores whole
-replies."""
+"""Builds the LLM judge of a process from the settings, and the check in which it scores whole replies."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -52,9 +51,9 @@ class LlmKeys:
 def open_llm_judge(
     settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: LlmKeySource, observe: Observe
 ) -> LlmJudge:
-    """Build the judge that ``settings`` describe, without calling or importing anything yet. An upstream can also serve
-    the model, as ``upstream/model``. ``observe`` is called with every LLM call. Raises SettingsError for an invalid
-    price file."""
+    """Build the LLM judge from ``settings``. No LLM is called and no library is imported yet. A model that an upstream
+    serves is named as ``upstream/model``. ``observe`` is called with every LLM call. Raises SettingsError for an
+    invalid price file."""
     return LlmJudge(
         keys=LlmKeys(settings, upstreams, secrets),
         model=settings.llm_judge_model,
@@ -88,7 +87,8 @@ def _endpoint(spec: UpstreamSpec) -> Endpoint:
         name=spec.name,
         base_url=spec.base_url,
         api_version=None if spec.base_url.endswith(_AZURE_V1) else spec.api_version,
-        # A self-hosted server may need no key. The caller's key must not be used beyond the caller's request.
+        # A self-hosted server may need no key. The key that a caller sends is never used here, because it is only for
+        # that caller's requests.
         needs_key=known or spec.secret is not None or spec.api is not UpstreamApi.OPENAI,
         headers=spec.headers,
     )

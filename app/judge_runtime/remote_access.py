@@ -17,8 +17,8 @@ def judge_access(
     observe: Callable[[LlmCall], None] = lambda _call: None,
     timeout_s: float | None = None,
 ) -> ServiceAccess:
-    """Build the access data for remote judges. A key comes from its setting or, if that is not set, from the secret
-    with its name.
+    """Build the access data for remote judges: their keys, time limit and prices. A key comes from its setting or, if
+    the setting is empty, from the secret with the same name.
 
     ``secrets`` contains the secrets from the gateway's database, if it is open. ``observe`` is called with every
     request to a service. ``timeout_s`` replaces the time limit in the settings, which is meant for interactive replies.

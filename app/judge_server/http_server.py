@@ -107,7 +107,9 @@ class _Server:
     async def judge(self, request: Request) -> Response:
         body = await _body(request)
         if body is None:
-            return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_MAX_BODY_BYTES} bytes")
+            return _refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body exceeds the limit of {_MAX_BODY_BYTES} bytes"
+            )
         try:
             # This doesn't use orjson, which rejects lone surrogates. A judge must accept them.
             pairs = parse_judge_request(json.loads(body), batch=_PAIRS)
@@ -146,7 +148,7 @@ def _guarded(handler: Handler, key: str | None) -> Handler:
 
 
 async def _body(request: Request) -> bytes | None:
-    """Read the body. Reading stops at the limit. Return None if the body is longer."""
+    """Read the body up to the size limit. Return None if the body is longer than the limit."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

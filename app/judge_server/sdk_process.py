@@ -40,9 +40,9 @@ _log = structlog.stdlib.get_logger(__name__)
 
 def main() -> None:
     """Serve until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the parent, which then ends this process
     lines, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries must not mix with the answers
+    os.dup2(2, 1)  # text that libraries print must not mix with the answers
     asyncio.run(serve(lines, answers, on_end=_exit_soon))
 
 
@@ -108,7 +108,7 @@ async def _messages(lines: BinaryIO, on_end: Callable[[], None]) -> AsyncIterato
             for line in lines:
                 loop.call_soon_threadsafe(queue.put_nowait, line)
             loop.call_soon_threadsafe(queue.put_nowait, b"")
-        except RuntimeError:  # the loop is closed already
+        except RuntimeError:  # the loop is already closed
             return
         on_end()
 

@@ -40,7 +40,7 @@ class Evaluations:
         await self._evaluator.aclose()
 
     async def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Return the content of the case's result file. Raises CacheError."""
+        """Evaluate the case in ``request``, and return its result as it appears in a result file. Raises CacheError."""
         try:
             case = read_case(request)
         except CaseError as error:

@@ -33,7 +33,7 @@ _SECRET_VALUES = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"), rf"\1 {MASK}"),
     (re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"), MASK),
     (re.compile(r"\b(?:sk|gl|gsk|pk)-[A-Za-z0-9_-]{6,}"), MASK),
-    # SQLAlchemy quotes its parameters in error messages, and Pydantic its input.
+    # SQLAlchemy's error messages quote the parameters of a statement. Pydantic's error messages quote the input.
     (re.compile(r"\[parameters: .*?\]$", re.DOTALL | re.MULTILINE), f"[parameters: {REDACTED}]"),
     (re.compile(r"input_value=.*?(?=, input_type=)", re.DOTALL), f"input_value={REDACTED}"),
 )
@@ -97,10 +97,10 @@ def _substitute(key: str) -> str | None:
 
 def mask(text: str) -> str:
     """Mask bearer tokens, API keys and URL passwords in ``text``."""
-    if text.isidentifier():  # Fast, and sufficient for most values.
+    if text.isidentifier():  # This test is fast, and most values need no other.
         return text
     if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()  # A lone surrogate would make the whole write fail.
+        text = text.encode("utf-8", "replace").decode()  # A single lone surrogate would make the whole write fail.
     if _MAYBE_SECRET.search(text) is None:
         return text
     for pattern, replacement in _SECRET_VALUES:
@@ -110,8 +110,8 @@ def mask(text: str) -> str:
 
 def log_often(logger: str, event: str, lines: Iterable[tuple[datetime, Mapping[str, Any]]]) -> None:
     """Log ``event`` at info level for each of ``lines``, which are pairs of a timestamp and the line's fields. Bound
-    context variables are not added. Use this for lines that are logged on every request. With JSON output and no other
-    handler, it bypasses structlog, which is much faster."""
+    context variables are not added. Use this for lines that are logged on every request. If the output is JSON and
+    there is no other handler, the lines bypass structlog, which is much faster."""
     direct = _direct
     if direct is None or logging.root.handlers != [direct] or not logging.getLogger(logger).isEnabledFor(logging.INFO):
         log = structlog.stdlib.get_logger(logger)
@@ -140,7 +140,7 @@ def _cached_clean(name: str, value: Any) -> Any:
 
 
 _SHORT = 32
-"""In characters. Shorter values tend to repeat, unlike ids, so their masked form is cached."""
+"""The maximum length, in characters, of values whose masked form is cached. Short values tend to repeat, unlike ids."""
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from app.events.records import RequestEvent, RequestRow
 from judges.llm_types import LlmCall
 
-_MULTIPROCESS: Any = multiprocess  # Its functions have no type annotations.
+_MULTIPROCESS: Any = multiprocess  # The functions of this module have no type annotations.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,9 @@ class Metrics:
         before: Callable[[], None] = lambda: None,
         lag_s: float = 0.0,
     ) -> None:
-        """Set the sources of the gauges. ``judge`` and ``events`` are read at each scrape. ``before`` is called first,
-        to count pending events. ``lag_s`` is the maximum time, in seconds, that events stay pending in another
-        worker."""
+        """Set the sources of the gauges. ``judge`` and ``events`` are called at each scrape. Before them, ``before`` is
+        called, so that pending events are counted. ``lag_s`` is the maximum time, in seconds, that events stay pending
+        in another worker."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
@@ -100,17 +100,17 @@ class Metrics:
         self._request_seconds = self._histogram("request_seconds", "Request duration, from first to last byte", "api")
         self._upstream_seconds = self._histogram("upstream_seconds", "Time spent on the upstream reply", "api")
         self._judge_seconds = self._histogram("judge_seconds", "Time spent judging, per request", "api")
-        self._sentences = self._counter("sentences", "Claims and sentences without claims, by verdict", "label")
+        self._sentences = self._counter("sentences", "Claims, and sentences without claims, by verdict", "label")
         self._unjudged = self._counter("unjudged", "Claims that could not be judged, by reason", "reason")
         of_decision = ("category", "action", "reason_code")
         self._decisions = self._counter("decisions", "Policy decisions", *of_decision)
         self._shadow = self._counter("shadow_decisions", "Decisions of policies in shadow mode", *of_decision)
-        # These are looked up on every request. They have few label values.
+        # These series are cached, because they are looked up on every request. There are only a few of them.
         self._took = cache(self._request_seconds.labels)
         self._upstream_took, self._judge_took = cache(self._upstream_seconds.labels), cache(self._judge_seconds.labels)
         self._regenerations = self._counter("regenerations", "Replies regenerated after a sentence failed", "api")
         self._upstream_errors = self._counter(
-            "upstream_errors", "Upstream failures, including those fixed by a retry", "kind"
+            "upstream_errors", "Upstream failures, including those followed by a successful retry", "kind"
         )
         self._keys_refused = self._counter("keys_refused", "Requests refused because of their gateway key", "reason")
         self._admin_tokens_wrong = self._counter(
@@ -123,17 +123,17 @@ class Metrics:
             "limits_not_shared", "Requests rate-limited per worker because Redis was unavailable"
         )
         self._llm_calls = self._counter("llm_calls", "LLM judge calls", "mode", "outcome")
-        self._llm_seconds = self._histogram("llm_seconds", "LLM judge call duration", "mode")
+        self._llm_seconds = self._histogram("llm_seconds", "Duration of LLM judge calls", "mode")
         self._llm_tokens = self._counter("llm_tokens", "LLM judge tokens", "kind")
-        self._llm_cost = self._counter("llm_cost_usd", "LLM judge cost, for models with known prices")
+        self._llm_cost = self._counter("llm_cost_usd", "Cost of LLM judge calls to models with known prices")
         self._alerts = self._counter("alerts", "Alerts whose state changed", "state")
         self._alert_messages = self._counter("alert_messages", "Attempts to send a message about an alert", "outcome")
         self._open_streams = self._gauge("open_streams", "Streamed replies in progress")
         self._judge_queue = self._gauge("judge_queue_depth", "Claim-passage pairs waiting for the judge")
-        self._judge_cache = self._gauge("judge_cache_bytes", "Upper bound of the verdict cache's memory")
+        self._judge_cache = self._gauge("judge_cache_bytes", "Upper bound on the memory of the verdict cache")
         self._judge_counters = {
             "batches": self._counter("judge_batches", "Batches sent to the judge"),
-            "pairs": self._counter("judge_pairs", "Pairs in those batches"),
+            "pairs": self._counter("judge_pairs", "Pairs sent to the judge in batches"),
             "failed": self._counter("judge_failed", "Pairs in batches that the judge failed to score"),
             "cache_hits": self._counter("judge_cache_hits", "Pairs found in the verdict cache"),
             "cache_misses": self._counter("judge_cache_misses", "Pairs not found in the verdict cache"),
@@ -199,8 +199,8 @@ class Metrics:
         self._admin_tokens_wrong.inc()
 
     def observe_dropped_field(self, api: str, field: str) -> None:
-        """Count a reply field that was left out because it is not in the tables of known fields. The number of distinct
-        names is small."""
+        """Count a reply field that was left out because it is not in the tables of known fields. ``field`` has only a
+        small number of distinct values."""
         self._dropped_fields.labels(api, field).inc()
 
     def observe_alert(self, state: str) -> None:
@@ -246,7 +246,7 @@ class Metrics:
         return self.render()
 
     def render(self) -> bytes:
-        """Format the metrics in Prometheus's text format. Serve the result as
+        """Format the metrics in Prometheus's text format. Serve the result with the content type
         ``prometheus_client.CONTENT_TYPE_LATEST``."""
         return generate_latest(self._collected())
 

@@ -53,7 +53,7 @@ class _Call:
     upstream: list[Span] = field(default_factory=list)
     status: int | None = None
     is_message: bool = False
-    """Whether this is an MCP message within a call, which has its own span."""
+    """Whether this is an MCP message. The call that contains the message has a separate span."""
 
     def at(self, ms: float) -> int:
         return self.began + int(ms * _NS_PER_MS)
@@ -206,7 +206,7 @@ class OtelTracing:
     def _begin(self, scope: Scope) -> _Call:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         parent = trace.get_current_span()
-        # If the server's instrumentation has started a span, nest in it.
+        # If the server's instrumentation has already started a span, the new span becomes its child.
         outer = None if parent.get_span_context().is_valid else propagate.extract(headers)
         attributes = {"http.request.method": scope["method"], "url.path": scope["path"]}
         began = time_ns()
@@ -226,8 +226,8 @@ class OtelTracing:
         self._decided(call, "policies retrieval", decisions, (0.0, asked), attributes)
 
     def _upstream(self, call: _Call, row: RequestRow, marks: Mapping[str, float]) -> None:
-        """Create the upstream spans. Reply attributes belong to the last upstream call. Token counts cover all calls
-        for a regenerated reply."""
+        """Complete the spans of the upstream calls. The span of the last call gets the attributes of the reply. If the
+        reply was regenerated, its token counts are the totals of all calls."""
         if not call.upstream:
             return
         span = call.upstream[-1]

@@ -19,7 +19,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 class Tracing(Protocol):
-    """The tracing hooks. Without tracing, no tracing code is on the request path."""
+    """The hooks that create traces. If tracing is disabled, requests run no tracing code."""
 
     def app(self, app: ASGIApp) -> ASGIApp:
         """Wrap ``app`` so that each call to ``/v1`` or ``/mcp`` gets a span that continues the caller's trace."""
@@ -32,8 +32,8 @@ class Tracing(Protocol):
     def message(
         self, name: str, attributes: Mapping[str, Any], meta: Mapping[str, Any]
     ) -> AbstractContextManager[Callable[[str], None]]:
-        """Open a span for handling an MCP message. It belongs to the trace named by the message's ``_meta`` or, without
-        one, to the trace of the call. Yields a function that records the type of an error."""
+        """Open a span for handling an MCP message. The span belongs to the trace that the message's ``_meta`` names or,
+        if it names none, to the trace of the call. Yields a function that records the type of an error."""
         ...
 
     def observe(self, record: RecordedRequest) -> None:
@@ -46,8 +46,8 @@ class Tracing(Protocol):
 
 
 def open_tracing(environment: Mapping[str, str] = os.environ) -> Tracing | None:
-    """Set up tracing from the environment. Return None unless ``OTEL_TRACES_EXPORTER`` names an exporter or an endpoint
-    is set. An error is logged as a warning, and the gateway runs without tracing."""
+    """Set up tracing from the environment. Return None if ``OTEL_TRACES_EXPORTER`` names no exporter and no endpoint is
+    set. If tracing can't be set up, log a warning and return None."""
     wanted = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     if not wanted and any(environment.get(name) for name in _ENDPOINTS):
         wanted = "otlp"

@@ -151,8 +151,8 @@ def draft(document: PolicyDocument) -> PolicyDraft:
 
 
 def complete_rules(policy: PolicyDraft | StoredPolicy) -> Mapping[str, Any]:
-    """Return the rules. Rules that an earlier version didn't have get the current defaults. Rules that can't be read
-    are returned as they are."""
+    """Return all rules of ``policy``. A rule that didn't exist when the policy was stored has its current default. If
+    the rules can't be parsed, they are returned unchanged."""
     try:
         return parse_rules(policy.category, policy.rules).model_dump(mode="json")
     except RulesError:

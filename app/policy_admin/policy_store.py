@@ -28,9 +28,9 @@ _log = structlog.stdlib.get_logger(__name__)
 class PolicyStore:
     """Stores all policies in a database. Requests read them from memory and don't need the database.
 
-    The owner of the store must call ``refresh`` at startup, because a gateway must not serve without its policies, and
-    whenever another process has changed a policy. A change made through the store takes effect in this worker before
-    the method returns. Methods that make changes raise DatabaseUnavailableError.
+    The owner of the store must call ``refresh`` at startup, before the gateway serves requests, and whenever another
+    process has changed a policy. A change made through the store takes effect in this worker before the method returns.
+    Methods that make changes raise DatabaseUnavailableError.
     """
 
     def __init__(self, database: Database) -> None:
@@ -63,7 +63,7 @@ class PolicyStore:
         return {policy.id: policy.version for policy in self._loaded.values()}
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` each time that newly loaded policies take effect."""
+        """Register ``callback``, which is called each time that newly loaded policies take effect."""
         self._watchers.append(callback)
 
     async def refresh(self) -> None:
@@ -136,7 +136,8 @@ class PolicyStore:
             raise policy_rows.policy_not_found(policy_id)
         return [PolicyVersion(**row._mapping) for row in found]
 
-    # Changing. ``expected`` is the version that the caller has seen; if it is outdated, PreconditionError is raised.
+    # The methods that make changes. ``expected`` is the version that the caller has seen. If the policy has changed
+    # since then, PreconditionError is raised.
 
     async def create(self, draft: PolicyDraft) -> StoredPolicy:
         """Create a policy. Raises ConflictError if the name is taken."""
@@ -204,4 +205,4 @@ class PolicyStore:
         try:
             await self.refresh()
         except DatabaseUnavailableError:
-            _log.warning("policy_refresh_failed")  # The change is stored; the next refresh loads it.
+            _log.warning("policy_refresh_failed")  # The change is already stored. The next refresh loads it.

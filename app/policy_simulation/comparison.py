@@ -48,8 +48,8 @@ class SimulatedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRequest:
-    """The decisions on a request before and after. ``doubts`` lists reasons why a live request could have a different
-    outcome."""
+    """The decisions on a request before and after a change. ``doubts`` lists reasons why a live request could have a
+    different outcome."""
 
     request_id: str | None
     ts: datetime | None

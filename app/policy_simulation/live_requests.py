@@ -75,19 +75,19 @@ async def _decided(gateway: Gateway, engine: PolicyEngine, given: LiveRequest) -
     upstream = UpstreamClient([_SPEC], transport=transport, names_of=gateway.upstream.names_of)
     log = _Kept()
     dry = replace(gateway, policies=_Fixed(engine), upstream=upstream, events=log, observers=())
-    # Encoded first, so that the body is parsed, or rejected, exactly like a client's.
+    # The body is encoded first, so that it is parsed or rejected exactly like a body that a client sends.
     parsed = read_chat(json.dumps(_body(given)).encode(), {}, Limits.of(gateway.settings))
     try:
         await dry.respond(GatewayRequest(adapter=ChatAdapter(), parsed=parsed, headers=[]))
     except PolicyBlockedError:
-        pass  # The event has the decision.
+        pass  # The decision is recorded in the event.
     finally:
         await upstream.aclose()
     return log.events[-1]
 
 
 def _body(given: LiveRequest) -> dict[str, Any]:
-    # The whole reply is known, so it needs no stream; the decisions are the same.
+    # The whole reply is known, so it isn't streamed. The decisions would be the same with a stream.
     body: dict[str, Any] = {**given.body, "stream": False, "n": 1}
     if isinstance(options := body.get("grounding"), Mapping):
         # A simulation must not add to a run.

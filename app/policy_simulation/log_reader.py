@@ -17,14 +17,15 @@ from app.runs.run_access import RUN_ID
 from judges.types import Chunk
 
 _PAGE = 200
-# As text, so that it is decoded in a thread rather than by the driver on the event loop.
+# These columns are read as text, so that the JSON is decoded in a thread. Otherwise, the driver would decode it on the
+# event loop.
 _EXTRA = cast(requests.c.extra, Text).label("extra")
 _CLAIM_EXTRA = cast(claims.c.extra, Text).label("extra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRequest:
-    """A request. ``unit`` is the unit of canary assignment."""
+    """A request from the event log. ``unit`` is the unit of canary assignment."""
 
     request_id: str
     ts: datetime
@@ -110,7 +111,7 @@ async def read_pages(
     columns = requests.c
     wanted = (columns.request_id, columns.ts, columns.agent, columns.model, columns.key_prefix, columns.run_id)
     query = requests_matching(filter, *wanted, columns.status, columns.stream, _EXTRA)
-    # Run steps and text checks are not replies; policies evaluate them differently.
+    # Run steps and text checks are left out. They aren't replies, so policies evaluate them differently.
     query = query.where(columns.api.not_like("runs.%"), columns.api != "grounding.check")
     query = query.order_by(columns.ts.desc(), columns.request_id.desc())
     while limit > 0:

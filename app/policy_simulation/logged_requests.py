@@ -83,7 +83,7 @@ def _simulated(
         model=request.model,
         before=_outcome(before),
         after=_outcome(after),
-        # If the candidate doesn't apply to a request, the outcome certainly doesn't change.
+        # If the candidate doesn't apply to a request, it can't change the outcome.
         doubts=() if same else sorted(before.doubts | after.doubts),
     )
 

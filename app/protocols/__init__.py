@@ -1,2 +1,2 @@
-"""The client APIs: each has a request reader, a decoder, an encoder and an allowlist. This package makes no
+"""The client APIs. Each API has a request reader, a decoder, an encoder and an allowlist. This package makes no policy
 decisions."""

@@ -1,6 +1,5 @@
-"""Builds empty upstream replies for requests that are blocked before the upstream is called. An empty reply takes the
-same path as any other, and the policies' replacement becomes its text.
-"""
+"""Builds empty upstream replies for requests that are blocked before the upstream is called. An empty reply is
+processed like any other, and its text becomes the replacement that the policies specify."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

@@ -38,7 +38,7 @@ _EMPTY_FRAME = Frame(json={})
 class Choice:
     """The state of one choice.
 
-    ``hold`` adds text. ``deliver``, ``correct``, ``strip``, ``withhold`` and ``replace`` release or remove it.
+    ``hold`` adds text that is held. ``deliver``, ``correct``, ``strip`` and ``withhold`` release or remove held text.
     ``pass_on`` sends text that needs no decision. ``decide`` and ``decide_end`` evaluate the policies.
 
     ``texts`` contains the delivered texts by field. ``incoming`` is text that hasn't been split and judged yet.
@@ -73,7 +73,7 @@ class Choice:
         self._check = check
         self._delivered = self.texts[None]
         self._removes_invisible = context.strippable and evaluation.settings.withholds_unjudged
-        """Whether invisible characters are removed without a decision, which happens if unjudged text isn't
+        """Whether invisible characters are removed without a decision. This is the case if unjudged text isn't
         delivered."""
         self._latest: dict[str | None, JudgedSentence] = {}
         self._reasoned = 0
@@ -112,8 +112,8 @@ class Choice:
         complete_ms = self._timings.elapsed_ms()
         verdict = await self._check.check(sentence)
         if self._context.unjudged is not None:
-            # The sentence isn't judged. Its claims have no verdicts, but it is known which parts of it make no
-            # statement.
+            # The reply isn't judged, so the claims have no verdicts. Only the parts of the sentence that make no
+            # statement are used.
             return replace(verdict, claims=(), label=Label.NOT_A_CLAIM)
         if any(claim.correction is not None for claim in verdict.claims):
             verdict = await self._check.with_sound_corrections(verdict)
@@ -186,7 +186,7 @@ class Choice:
 
     @property
     def released_content(self) -> set[str]:
-        """The names of content other than text that was sent, or that will be if the reply isn't blocked."""
+        """The names of content other than text that was sent, or will be sent unless the reply is blocked."""
         held = {each.unchecked for each in self.held if isinstance(each, Passthrough) and each.unchecked}
         return self.findings.unchecked_sent | held
 
@@ -208,7 +208,7 @@ class Choice:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether sentences were left out and only markup and citations remain. Valid after ``decide_end``."""
+        """Whether sentences were left out and only markup and citations remain. Use this only after ``decide_end``."""
         sentences = self.findings.sentences_in(None)
         return any(not each.shown for each in sentences) and not any(map(self._says_something, sentences))
 
@@ -235,9 +235,8 @@ class Choice:
         return text
 
     def correct(self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], text: OutgoingText) -> OutgoingText:
-        """Release the sentence with the corrections of ``claims`` marked in it. If the sentence makes other claims too,
-        the corrections replace the whole sentence.
-        """
+        """Release the sentence with the corrections of ``claims`` marked in it. If the sentence also contains other
+        claims, the corrections replace the whole sentence."""
         corrections = [(_raw(verdict.sentence, claim), claim.correction or "") for claim in claims]
         alone = len(claims) == len(policy_claims([verdict]))
         text, standing = corrected(text, corrections, inside=alone)
@@ -269,8 +268,8 @@ class Choice:
         self._reasoned += len(text)
 
     def trail(self, slices: Sequence[TextSlice]) -> str:
-        """Handle the white space before a pause or at the end of the text. It is released if the preceding sentence was
-        released. Return the released white space."""
+        """Handle the white space before a pause or at the end of the text. If the preceding sentence was released,
+        release the white space too. Return the released text."""
         text = "".join(piece.text for piece in slices)
         field = slices[0].frame.field if slices else None
         self.texts[field].pause()
@@ -324,9 +323,8 @@ class Choice:
         )
 
     def restart(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
-        """Prepare for a further call, which replaces the one that produced the sentence. The sentence and all text
-        after it are removed from the reply.
-        """
+        """Prepare for a further upstream call, which replaces the call that produced the sentence. The sentence and all
+        text after it are removed from the reply."""
         self.withhold(verdict, text)
         self.findings.sentences[-1].retracted = True
         self._evaluation.retract(verdict.claims, self._unjudged_texts(verdict))
@@ -339,7 +337,7 @@ class Choice:
         self.findings.retract(self.incoming.taken, released=self.released_content)
 
     def repeats(self, sentence: Sentence) -> bool:
-        """Return whether a further call repeats a delivered sentence instead of continuing after it."""
+        """Return whether the further call has begun by repeating delivered sentences, of which ``sentence`` is one."""
         if not self._starts_over:
             return False
         shown = {judged.verdict.sentence.text.strip() for judged in self.findings.sentences if judged.shown}
@@ -364,7 +362,7 @@ class ChoiceOpener(Protocol):
         ...
 
     async def add_documents(self, documents: Sequence[Chunk]) -> None:
-        """Add documents that came with the reply. They count as evidence for choices that are opened from now on."""
+        """Add documents that the reply contains. They count as evidence for choices that are opened from now on."""
         ...
 
 

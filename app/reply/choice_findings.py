@@ -39,14 +39,14 @@ from policies.types import Citation, Decision, Phase, PolicyInputs
 
 class ReplyContext(Struct, frozen=True, kw_only=True):
     """The context that all choices of a reply share. ``chunks`` contains the documents that the retrieval policies
-    kept, and ``positions`` their positions in the request. ``unjudged`` is the verdict on a reply that isn't judged,
-    and otherwise None. ``expected`` is the number of choices. ``final_checks`` run at the end of the reply. They use
-    ``citation_checker`` and ``earlier``, which contains the claims of earlier replies in the run. ``strippable`` means
-    that sentences can be left out or replaced. ``is_json`` means that the reply must be JSON. ``indivisible`` means
-    that the JSON reply is also held, so text that would be left out blocks the whole reply instead. ``message``
-    is the user's last message, ``asked`` its question, ``question`` all of its questions, and ``conversation``
-    everything that the user wrote. ``documents_may_follow`` means that the reply may contain documents.
-    """
+    kept, and ``positions`` contains their positions in the request. If the reply isn't judged, ``unjudged`` is its
+    verdict. Otherwise, ``unjudged`` is None. ``expected`` is the number of choices. ``final_checks`` run at the end of
+    the reply. They use ``citation_checker`` and ``earlier``, which contains the claims of earlier replies in the run.
+    ``strippable`` means that sentences can be left out or replaced. ``is_json`` means that the reply must be JSON.
+    ``indivisible`` means that the reply must be JSON and is held. If text in it would be left out, the whole reply is
+    blocked instead. ``message`` is the user's last message, ``asked`` is the question in it, ``question`` contains all
+    of its questions, and ``conversation`` contains everything that the user wrote. ``documents_may_follow`` means that
+    the reply may contain documents."""
 
     request_id: str
     options: Options
@@ -89,9 +89,9 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
 
 
 TOOL_CALLS = frozenset({"tool_calls", "tool_use"})
-"""The names that the APIs use for tool calls in replies."""
+"""The names of tool calls in replies of the different APIs."""
 REASONING_FIELDS = frozenset({REASONING, "reasoning_content", "reasoning_details"})
-"""The names of reasoning in chat replies."""
+"""The names of fields with reasoning in chat replies."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,11 +105,10 @@ class Repairs:
 
 
 class ChoiceFindings:
-    """Collects the findings on a choice. ``unchecked`` names content that isn't judged, and ``unchecked_sent`` the part
-    of it that was sent before the end of the reply. ``final`` contains the findings of the final checks. ``spoke``
-    means that the choice has text. ``blocked`` means that no more of it is released. ``not_regenerated`` says why the
-    upstream wasn't asked to continue although a policy requires it.
-    """
+    """Collects the findings on a choice. ``unchecked`` names content that isn't judged, and ``unchecked_sent`` names
+    such content that was sent before the end of the reply. ``final`` contains the findings of the final checks.
+    ``spoke`` means that the choice has text. ``blocked`` means that no more of the choice is released. If a policy
+    requires a regeneration and the upstream wasn't asked to continue, ``not_regenerated`` says why."""
 
     def __init__(
         self, index: int, *, context: ReplyContext, evaluation: ReplyEvaluation, check: ReplyCheck | None
@@ -132,13 +131,12 @@ class ChoiceFindings:
         """The latest report."""
 
     def cite(self, citation: UpstreamCitation) -> None:
-        """Record that the upstream reports a citation of a document in its text."""
+        """Record a citation that the upstream reports for its text."""
         self._cited.append(citation)
 
     def retract(self, position: int, *, released: Collection[str]) -> None:
-        """A further call replaces the reply after ``position`` of its text. Of its other content, only ``released``
-        remains.
-        """
+        """Record that a further call replaces the text of the reply from ``position`` on. Of the other content of the
+        reply, only ``released`` remains."""
         self.unchecked.intersection_update(released)
         self._cited = [each for each in self._cited if each.place is not None and each.place <= position]
 
@@ -150,9 +148,8 @@ class ChoiceFindings:
 
     @property
     def unjudged(self) -> ReplyVerdict | None:
-        """The verdict on a reply without judged sentences. There may be no judge, no documents or only tool calls, or
-        the reply ended before a sentence was judged.
-        """
+        """The verdict on a reply without judged sentences, or None if there are some. There may be no judge or no
+        documents, or the reply may contain only tool calls or have ended before a sentence was judged."""
         if self.context.unjudged is not None:
             return self.context.unjudged
         if not self.sentences and (self.unchecked or self.spoke):
@@ -209,7 +206,7 @@ class ChoiceFindings:
         by_upstream = self._cited_by_upstream()
         if not self._citations_placed:
             self._citations_placed = True
-            if not self.context.is_json:  # whose lists of numbers look like markers
+            if not self.context.is_json:  # lists of numbers in JSON look like citation markers
                 cite_reply(self.sentences_in(None), delivered, self.context.names)
             noted: dict[int | None, list[Citation]] = {}
             for citation in by_upstream:
@@ -242,7 +239,7 @@ class ChoiceFindings:
     # For the client
 
     def support(self) -> list[SupportingPassage]:
-        """Return the passages that support the latest sentence. The result is empty if the client doesn't want any."""
+        """Return the passages that support the latest sentence, or none if the client doesn't want any."""
         context = self.context
         if context.options.silent:
             return []
@@ -257,7 +254,7 @@ class ChoiceFindings:
         ]
 
     def annotations(self) -> list[dict[str, Any]]:
-        """Return OpenAI annotations. The result is empty if the client doesn't want any."""
+        """Return OpenAI annotations, or none if the client doesn't want any."""
         if not self.context.options.shows("documents"):
             return []
         return annotations_of(self.sentences_in(None), self.context.chunks)
@@ -268,8 +265,8 @@ class ChoiceFindings:
         return [without_text(each, quotes_unjudged) if withholds else each for each in self.evaluation.decisions]
 
     def withheld_texts(self) -> list[str]:
-        """Return texts that the client must not see: claims and markers of withheld sentences, and texts that may quote
-        them."""
+        """Return texts that the client must not see. These are the claims and citation markers of withheld sentences,
+        and other texts that may quote them."""
         texts: set[str] = set()
         for each in self.sentences:
             if each.offset is None:
@@ -302,7 +299,7 @@ class ChoiceFindings:
         return ChoiceRecord(
             index=self.index,
             text=text,
-            # The rules are bound once per request, not once per choice.
+            # Decisions that were made before the reply are logged only with the first choice.
             decisions=[
                 decision
                 for decision in self.evaluation.decisions
@@ -316,7 +313,7 @@ class ChoiceFindings:
 
 
 def worst(choices: Sequence[ChoiceFindings], *, default: str) -> tuple[str, float | None]:
-    """Return the verdict and trust score of a reply, which are those of its worst choice."""
+    """Return the verdict and trust score of a reply. They are the worst verdict and the lowest score of its choices."""
     if not choices:
         return default, None
     reports = [choice.report() for choice in choices if not choice.unjudged]

@@ -17,15 +17,14 @@ from policies.types import Citation
 
 
 def cite_sentence(sentence: Sentence, names: DocumentNames) -> list[Citation]:
-    """Return the citations in a sentence that can be found without the rest of the reply."""
+    """Return the citations in a sentence, as far as they can be found without the rest of the reply."""
     alone = structs.replace(sentence, span=Span(0, len(sentence.text)))
     return [replace(found, sentence_index=sentence.index) for found in find_citations(sentence.text, names, [alone])]
 
 
 def cite_reply(sentences: Sequence[JudgedSentence], text: str, names: DocumentNames) -> None:
-    """Assign the citations of a complete reply, including markers after a full stop, footnotes and lists of sources.
-    ``text`` is the delivered text of ``sentences``.
-    """
+    """Assign the citations of a complete reply to its sentences, including markers after a full stop, footnotes and
+    lists of sources. ``text`` is the delivered text of ``sentences``."""
     shown = [(judged, judged.offset) for judged in sentences if judged.offset is not None]
     ends = [offset for _, offset in shown[1:]] + [len(text)] * bool(shown)
     spans = [
@@ -36,7 +35,7 @@ def cite_reply(sentences: Sequence[JudgedSentence], text: str, names: DocumentNa
     cited: dict[int, list[Citation]] = {}
     for citation in find_citations(text, names, spans):
         index = citation.sentence_index
-        if index is None and citation.span is not None:  # in a list: assigned by its position
+        if index is None and citation.span is not None:  # in a list of sources
             place = bisect_right(starts, citation.span.start) - 1
             index = spans[place].index if place >= 0 else None
         if index is not None:
@@ -52,8 +51,8 @@ def cited_by_upstream(
     names: DocumentNames,
     positions: Sequence[int],
 ) -> list[Citation]:
-    """Assign the citations that the upstream reports. A citation before the first sentence is ignored. ``positions``
-    contains the position of each document in the request."""
+    """Assign the citations that the upstream reports to sentences. A citation before the first sentence is ignored.
+    ``positions`` contains the position of each document in the request."""
     found: list[Citation] = []
     starts, owners = [judged.begin for judged in sentences], _owners(sentences)
     claims = {judged.verdict.sentence.index: judged.verdict.claims for judged in sentences}
@@ -75,9 +74,8 @@ def cited_by_upstream(
 
 
 def annotations_of(sentences: Sequence[JudgedSentence], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
-    """Build OpenAI's citation objects, one for each pair of a delivered sentence and a document that it cites or that
-    supports it.
-    """
+    """Build OpenAI's citation objects. Each delivered sentence gets one for every document that it cites or that
+    supports it."""
     annotations = FreedInSteps[dict[str, Any]]()
     for sentence in sentences:
         span = sentence.span
@@ -92,7 +90,7 @@ def annotations_of(sentences: Sequence[JudgedSentence], chunks: Sequence[Chunk])
 
 def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
     place = {"start_index": span.start, "end_index": span.end}
-    if chunk.url and chunk.url.startswith(("https://", "http://")):  # a client may make a link of it
+    if chunk.url and chunk.url.startswith(("https://", "http://")):  # a client may turn the URL into a link
         citation = {**place, "url": chunk.url, "title": chunk.title or chunk.source or chunk.id}
         return {"type": "url_citation", "url_citation": citation}
     filename = chunk.source or chunk.title or chunk.id
@@ -100,9 +98,9 @@ def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
 
 
 def _owners(sentences: Sequence[JudgedSentence]) -> list[int | None]:
-    """Return the sentence that a marker belongs to, given the number of sentences that begin before it. This is the
-    last of these sentences or, if that sentence makes no claim, the one before it in the same paragraph.
-    """
+    """Return a list for looking up the sentence that a marker belongs to. The index in the list is the number of
+    sentences that begin before the marker. The marker belongs to the last of these sentences. If that sentence makes no
+    claim, the marker belongs to the preceding sentence of the same paragraph."""
     owners: list[int | None] = [None]
     above = "\n"
     for judged in sentences:

@@ -10,7 +10,8 @@ _WORD = re.compile(r"\S+")
 _BRACKETS = {"]": "[", "】": "【"}
 _CLOSED = {opened: closed for closed, opened in _BRACKETS.items()}
 _MOST_WORDS = 60
-"""Longer statements aren't compared word by word, because the time needed grows with the square of their length."""
+"""The maximum number of words in a statement that is compared with its correction word by word. The time for the
+comparison grows with the square of the length."""
 _MOST_MARKS = 3
 _LEAST_SHARED = 0.5
 """The share of words that a statement and its correction must have in common. If they share less, the whole statement
@@ -18,7 +19,8 @@ is marked.
 """
 
 _Segment = tuple[bool, int, int, Sequence[str]]
-"""A segment: whether its words stay, their start and end in the statement, and the words that replace them."""
+"""A segment of a statement: whether its words stay, the positions of its first word and after its last word, and the
+words of the correction in its place."""
 
 
 def marked(said: str, correction: str) -> str:
@@ -58,7 +60,7 @@ def marked_parts(text: str, corrections: Sequence[tuple[str, str]]) -> str | Non
 
 
 def _without_markers(text: str) -> str:
-    """Return ``text`` without bracketed text at its beginning and end."""
+    """Return ``text`` without any bracketed text at its beginning or end."""
     text = text.strip()
     while text and (opened := _BRACKETS.get(text[-1])) is not None and (start := text.rfind(opened)) >= 0:
         text = text[:start].rstrip()
@@ -75,9 +77,8 @@ def _split_end(text: str) -> tuple[str, str]:
 
 
 def _segments(old: Sequence[str], new: Sequence[str]) -> list[_Segment] | None:
-    """Return the segments that stay and the segments that are replaced, in order. Return None if too few words stay or
-    they are too scattered.
-    """
+    """Return the segments that stay and the segments that are replaced, in order. Return None if too few words stay, or
+    if too many segments are replaced."""
     segments: list[_Segment] = []
     stay = 0
     for kind, first, last, start, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -91,7 +92,8 @@ def _segments(old: Sequence[str], new: Sequence[str]) -> list[_Segment] | None:
 
 
 def _shown(segments: Sequence[_Segment]) -> list[_Segment]:
-    """Return ``segments`` with visible deletions: the mark for deleted words includes a neighbouring word."""
+    """Return ``segments`` in a form that makes deletions visible. The mark for deleted words then contains a
+    neighbouring word that stays."""
     made: list[_Segment] = []
     taken = 0
     for place, (stays, first, last, words) in enumerate(segments):
@@ -105,7 +107,7 @@ def _shown(segments: Sequence[_Segment]) -> list[_Segment]:
             if stayed:
                 first, words = first - 1, kept[-1:]
                 made.append((True, before, first, kept[:-1]))
-            else:  # a mark that already has the word between them
+            else:  # the preceding mark already contains the word between the two
                 first, words = before, kept
         if last > first or words:
             made.append((stays, first, last, words))

@@ -1,6 +1,5 @@
-"""Builds the delivered text of a choice for each of its fields. Closes the gap where a sentence is left out, inserts
-corrections, and chooses the text that replaces a blocked reply.
-"""
+"""Builds the delivered text of a choice for each of its fields. Closes gaps where sentences are left out, inserts
+corrections, and chooses the text that replaces a blocked reply."""
 
 import re
 from bisect import bisect_right
@@ -15,7 +14,7 @@ from app.reply.corrections import MARK, marked_parts
 from judges.types import Sentence, Span
 
 DEFAULT_REPLACEMENT = "I can't answer that from the documents provided."
-"""Replaces a blocked reply if the policies set no ``abstention_response``."""
+"""The text that replaces a blocked reply if the policies set no ``abstention_response``."""
 
 _LEAD = re.compile(
     r"(?P<gap>\s*)"
@@ -32,10 +31,10 @@ class Lead:
     marker: str = ""
 
     def then(self, own: "Lead") -> "Lead":
-        """Return the lead of the next sentence if the sentence with this lead is left out. ``own`` is the original lead
-        of the next sentence. The stronger break is kept, and a list item remains one as long as some of its text
-        remains. Its number is left out, because it was judged with the first sentence only.
-        """
+        """Return the lead of the next sentence after the sentence with this lead is left out. ``own`` is the original
+        lead of the next sentence. Of the two breaks, the one with more line breaks is kept. If the sentence that is
+        left out began a list item, the next sentence begins it instead. The number of the item is replaced by a bullet,
+        because it was judged only as part of the first sentence."""
         marker = own.marker if own.marker or "\n" in own.gap else _bullet(self.marker)
         if own.gap and own.gap.count("\n") >= self.gap.count("\n"):
             return Lead(own.gap, marker)
@@ -45,9 +44,7 @@ class Lead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingText:
-    """Outgoing text, in slices. ``lead`` is the length of the text at its beginning that does not come from the
-    upstream.
-    """
+    """Outgoing text, in slices. ``lead`` is the length of its beginning that does not come from the upstream."""
 
     text: str
     slices: Sequence[TextSlice]
@@ -55,7 +52,7 @@ class OutgoingText:
 
 
 def without_spans(piece: OutgoingText, sentence: Sentence, spans: Sequence[Span]) -> OutgoingText:
-    """Remove ``spans``, and the tokens in them, from ``piece``, which is the sentence with the white space before it.
+    """Remove ``spans`` and their tokens from ``piece``, which contains the sentence and the white space before it.
 
     The spans are positions in the reply, in ascending order.
     """
@@ -91,7 +88,7 @@ def _cut_out(part: TextSlice, gone: Sequence[tuple[int, int]]) -> TextSlice:
     edges = [0, *(edge for pair in gone for edge in pair), len(part.text)]
     text = "".join(part.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
     tokens, first = [], 0
-    # Tokens that don't spell the text might spell the text that is left out.
+    # If the tokens don't spell the text, none is kept, because they might spell the text that is left out.
     for token, (begin, end) in zip(part.tokens, places_of(part.tokens, part.text) or (), strict=False):
         first, overlapping = _overlapping(gone, first, begin, end)
         if not overlapping:
@@ -114,9 +111,8 @@ def lead_of(text: str) -> Lead:
 
 
 def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> OutgoingText:
-    """Adjust ``piece`` to follow a sentence that was left out and had the lead ``left_out``. ``opening`` means that no
-    text is left before it.
-    """
+    """Adjust ``piece`` to follow a sentence that was left out. ``left_out`` is the lead of that sentence, or None if no
+    sentence was left out. ``opening`` means that no text remains before ``piece``."""
     if left_out is None:
         return piece
     own = lead_of(piece.text)
@@ -133,7 +129,8 @@ def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> O
 
 
 def replacement_text(abstention: str | None, *, is_json: bool) -> str:
-    """Choose the text that replaces blocked text. In JSON, it would be a syntax error, so nothing is inserted."""
+    """Choose the text that replaces blocked text. In a JSON reply, any text would be a syntax error, so the replacement
+    is empty."""
     return "" if is_json else abstention or DEFAULT_REPLACEMENT
 
 
@@ -143,10 +140,9 @@ def correction(texts: Sequence[str]) -> str:
 
 
 def corrected(piece: OutgoingText, corrections: Sequence[tuple[str, str]], *, inside: bool) -> tuple[OutgoingText, str]:
-    """Apply ``corrections`` to ``piece``. They are given as pairs of the wrong text and its correction. With
-    ``inside``, they are marked inside the sentence if possible. Otherwise, they replace the sentence. A list item
-    remains a list item, and a table row remains a table row.
-    """
+    """Apply ``corrections`` to ``piece``. Each is a pair of the wrong text and its correction. With ``inside``, the
+    corrections are marked inside the sentence if possible. Otherwise, they replace the sentence. A list item remains a
+    list item, and a table row remains a table row."""
     lead = lead_of(piece.text)
     body = piece.text[len(lead.gap) + len(lead.marker) :]
     is_row = body.startswith("|")
@@ -197,12 +193,13 @@ class DeliveredText:
         self._left_out = self._left_out.then(lead) if self._left_out is not None else lead
 
     def pause(self) -> None:
-        """Record a pause in the text. After it, the next sentence need not be adjusted to sentences that were left
-        out."""
+        """Record a pause in the text. The next sentence is then not adjusted to sentences that were left out before the
+        pause."""
         self._left_out = None
 
     def replace(self, text: str) -> str:
-        """Add ``text``, which replaces blocked text, separated from the preceding text."""
+        """Add ``text``, which replaces blocked text. If necessary, a space separates it from the preceding text. Return
+        the added text."""
         if self._texts and not self._texts[-1][-1:].isspace():
             text = f" {text}"
         self.add(text)
@@ -214,10 +211,9 @@ class DeliveredText:
 
 
 class FieldTexts:
-    """The delivered text of each field, and the field that each sentence belongs to. A field is given by its name, and
-    is None for the text of the reply itself. All fields are judged as one text, in the order in which their text
-    arrives. No sentence spans two fields.
-    """
+    """The delivered text of each field, and the field that each sentence belongs to. A field is given by its name, or
+    by None for the text of the reply itself. All fields are judged as a single text, in the order in which their text
+    arrives. No sentence spans two fields."""
 
     def __init__(self) -> None:
         self.last: str | None = None
@@ -246,7 +242,7 @@ class FieldTexts:
         self._length += len(part.text)
 
     def restart(self, position: int) -> None:
-        """Record that the reply is regenerated, and judged again, starting at ``position``."""
+        """Record that the reply is regenerated and judged again from ``position`` on."""
         self._length = self._received[None] = position
         self._begin(None, position)
 
@@ -270,7 +266,7 @@ class FieldTexts:
 
 
 def _without(slices: Sequence[TextSlice], length: int) -> list[TextSlice]:
-    """Return ``slices`` without the first ``length`` code points of their text and the corresponding tokens."""
+    """Return ``slices`` without the first ``length`` code points of their text, and without the tokens of that text."""
     kept: list[TextSlice] = []
     for piece in slices:
         cut = min(length, len(piece.text))

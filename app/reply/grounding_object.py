@@ -1,4 +1,4 @@
-"""Builds the findings that clients see: the ``grounding`` object, its claims, and refusals. Pure functions."""
+"""Builds the findings that clients see: the ``grounding`` object, its claims, and refusals. All functions are pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -29,9 +29,8 @@ _MS_DIGITS = 1
 
 
 def summary_of(findings: ChoiceFindings) -> dict[str, Any] | None:
-    """Build the ``grounding`` object of a choice. Fields that the client didn't ask for and texts that it must not see
-    are left out. Return None if the client wants no findings.
-    """
+    """Build the ``grounding`` object of a choice. It leaves out fields that the client didn't ask for, and texts that
+    the client must not see. Return None if the client wants no findings."""
     context, options, report = findings.context, findings.context.options, findings.report()
     if options.silent:
         return None
@@ -53,7 +52,7 @@ def summary_of(findings: ChoiceFindings) -> dict[str, Any] | None:
     }
     optional = {
         "unjudged": _unjudged_parts(findings),
-        # Blocking rules that are decided only at the end. Until then, the reply is held.
+        # The rules because of which the reply is held to its end. They may block it, and are decided only at the end.
         "final_because": list(findings.evaluation.settings.held_to_end_by),
         "claims_skipped": report.claims_skipped,
         "stripped_count": findings.repairs.stripped,
@@ -85,7 +84,7 @@ def summary_of(findings: ChoiceFindings) -> dict[str, Any] | None:
 
 
 def claims_shown(findings: ChoiceFindings, sentences: Sequence[JudgedSentence]) -> list[dict[str, Any]]:
-    """Return the claims of ``sentences`` that the client sees. The result is empty if the client doesn't want any."""
+    """Return the claims of ``sentences`` as the client sees them, or none if the client doesn't want any."""
     context = findings.context
     if not context.options.shows("claims"):
         return []
@@ -106,7 +105,7 @@ def refusal_of(findings: ChoiceFindings) -> ReplyRefusal:
 
 
 def _unjudged_parts(findings: ChoiceFindings) -> list[dict[str, Any]]:
-    """Return the parts of the delivered text that are neither judged nor harmless, with their positions."""
+    """Return the parts of the delivered text that should have been judged but weren't, with their positions."""
     return [
         {"kind": part.kind, "start": sentence.place(part.span.start), "end": sentence.place(part.span.end)}
         | _field(sentence)
@@ -122,7 +121,8 @@ def without_withheld(decision: Decision, withheld: Collection[str]) -> Decision:
     known = frozenset(withheld)
 
     def hides(quoted: str) -> bool:
-        # Most reasons quote one complete claim, so there is no need to search for all of them.
+        # Most reasons quote one complete claim, which a lookup finds. Only the others are searched for all withheld
+        # texts.
         inner = quoted.partition('"')[2].rpartition('"')[0]
         return (bool(inner) and inner in known) or any(text in quoted for text in withheld)
 
@@ -145,9 +145,8 @@ def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
 
 
 def _claims_of(sentence: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | None) -> list[dict[str, Any]]:
-    """Return the claims in a sentence that the client sees, without the text of a withheld sentence. Claims beyond
-    ``max_claims`` have no verdict, so they are listed in ``unjudged`` instead.
-    """
+    """Return the claims in a sentence as the client sees them. If the sentence was withheld, they don't contain its
+    text. Claims beyond ``max_claims`` have no verdict, so they are listed in ``unjudged`` instead."""
     citations = (*sentence.citations, *sentence.noted)
     cited = [chunks[citation.document_index].id for citation in citations if citation.document_index is not None]
     claims = []
@@ -203,8 +202,8 @@ def retrieval_summary(
 
 
 def _warnings(decision: Decision) -> Sequence[str]:
-    """Yield the reason of a warning. If a decision drops documents, yield the reasons of those violations that only
-    warn."""
+    """Return the reason of a decision that warns. For a decision that drops documents, return the reasons of the
+    violations that only cause a warning."""
     if decision.action is Action.DROP:
         violations = decision.metadata.get("violations", ())
         return [violation["reason"] for violation in violations if violation["action"] == Action.WARN]

@@ -19,7 +19,7 @@ _MOST_SPACE = 256
 """The maximum number of white-space characters before the first tag."""
 _LONGEST = len("</thinking>")
 _MARKUP = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
-"""Tags and citation markers. They aren't an answer."""
+"""Matches a tag or a citation marker, which don't count as an answer."""
 _CLOSE_BEGUN = re.compile(r"<[a-z/]{0,10}\Z", re.IGNORECASE)
 
 
@@ -41,10 +41,9 @@ class Piece(Struct, frozen=True):
 
 
 def blank_reasoning(text: str) -> str:
-    """Return ``text`` with reasoning and its tags replaced by line breaks, so that the answer keeps its position. Text
-    without an answer is returned unchanged, because only text before an answer counts as reasoning. An answer contains
-    a letter or digit outside tags and markers.
-    """
+    """Return ``text`` with reasoning and its tags replaced by line breaks, so that the answer keeps its position. If
+    there is no answer, ``text`` is returned unchanged, because reasoning must be followed by an answer. An answer
+    contains a letter or digit outside tags and citation markers."""
     split = InlineReasoning()
     pieces = [*split.take(TextDelta(choice=0, text=text, frame=Frame(json={}))), *split.flush()] if text else []
     answer = "".join(map(blanked, pieces))
@@ -81,7 +80,7 @@ class InlineReasoning:
         return bool(self._text)
 
     def take(self, delta: TextDelta) -> list[Piece]:
-        """Take the next part of the text. Return the pieces that are known by now, in order."""
+        """Take the next part of the text. Return the pieces whose kind is known by now, in order."""
         self._choice = delta.choice
         self._held.add(delta)
         self._text += delta.text
@@ -92,7 +91,7 @@ class InlineReasoning:
         return [piece for piece in pieces if piece.deltas]
 
     def flush(self) -> list[Piece]:
-        """Handle a pause in the text. Return the pending text, classified by its beginning."""
+        """Handle a pause in the text. Return the pending text as a single piece, with the kind of its beginning."""
         if not self._text:
             return []
         self.over = not self._inside
@@ -101,7 +100,7 @@ class InlineReasoning:
         return [piece]
 
     def _outer(self) -> tuple[PieceKind, int] | None:
-        """Return the next piece outside reasoning and its end, or None if more text is needed."""
+        """Return the kind and the end of the next piece outside reasoning, or None if more text is needed."""
         space = _SPACE.match(self._text, self._at)
         if space is not None and self._found:
             return PieceKind.TAG, space.end()
@@ -116,7 +115,8 @@ class InlineReasoning:
         return PieceKind.ANSWER, len(self._text)
 
     def _inner(self) -> tuple[PieceKind, int] | None:
-        """Return the next piece of reasoning, or its closing tag, and the end of the piece."""
+        """Return the kind and the end of the next piece of reasoning or of its closing tag, or None if more text is
+        needed."""
         closed = _CLOSE.search(self._text, self._at)
         if closed is not None and closed.start() == self._at:
             self._inside = False

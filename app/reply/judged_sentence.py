@@ -24,14 +24,14 @@ Findings = Mapping[str, Any]
 @dataclass(slots=True, kw_only=True)
 class JudgedSentence:
     """A sentence that was judged. ``offset`` is its start in the delivered text, or None if it was not delivered.
-    ``citations`` contains the citations in its text, and ``noted`` the citations that the upstream reports separately.
-    ``corrected`` is the position in the delivered text of the correction that replaces it. ``retracted`` means that a
-    further upstream call replaced it. ``structure`` means that it is markup between the strings of a JSON reply.
-    ``left_out`` contains the parts of the upstream's reply that were left out of the sentence, in order. ``times`` says
-    when it was complete and when it was judged, in milliseconds since the request arrived, or is None if unknown.
-    ``field`` is the reasoning field that contains it, or None for the text of the reply itself. Positions in the
-    delivered text refer to this field. ``begin`` is its start in the upstream's text of the field.
-    """
+    ``citations`` contains the citations in its text, and ``noted`` contains the citations that the upstream reports
+    separately. If a correction replaces the sentence, ``corrected`` is the span of the correction in the delivered
+    text. ``retracted`` means that a further upstream call replaced the sentence. ``structure`` means that the sentence
+    is markup between the strings of a JSON reply. ``left_out`` contains the parts of the upstream's reply that were
+    left out of the sentence, in order. ``times`` contains the times when the sentence was complete and when it was
+    judged, in milliseconds since the request arrived, or is None if they are unknown. ``field`` is the reasoning field
+    that contains the sentence, or None for the text of the reply itself. Positions in the delivered text refer to this
+    field. ``begin`` is the start of the sentence in the upstream's text of the field."""
 
     verdict: SentenceVerdict
     offset: int | None
@@ -127,12 +127,11 @@ def choice_log(
     ready: bool,
     complete: bool,
 ) -> ChoiceLog:
-    """Return the log of a choice. It includes the sentences that were left out, because other policies might have
-    delivered them. ``inputs`` builds the policy inputs, which include the claims in ``sentences``, from the other
-    findings. ``cited`` contains the citations that the upstream reports, and ``reported`` those that the caller
-    reports. Citations in the text come from ``sentences``. For a sentence that was left out, they are read from its
-    text.
-    """
+    """Return the log of a choice, from which a simulation can evaluate other policies. It includes sentences that were
+    left out, because other policies might have delivered them. ``inputs`` builds the policy inputs, to which the
+    findings in the other arguments are added. ``cited`` contains the citations that the upstream reports, and
+    ``reported`` contains those that the caller reports. Citations in the text come from ``sentences``. For a sentence
+    that was left out, they are read from its text."""
     claims: dict[int | None, Sequence[ClaimVerdict]] = {
         sentence.verdict.sentence.index: sentence.verdict.claims for sentence in sentences
     }
@@ -159,8 +158,8 @@ def choice_log(
 
 
 def left_out_citations(judged: JudgedSentence, names: DocumentNames) -> Iterator[Citation]:
-    """Yield the citations in a sentence that was left out or replaced, or the markers without a document in the text
-    that was left out of a sentence."""
+    """If the whole sentence was left out or replaced, yield its citations. If only parts of it were left out, yield the
+    citation markers in those parts that refer to no document."""
     if judged.offset is not None and not judged.left_out:
         return
     sentence = judged.verdict.sentence

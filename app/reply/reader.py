@@ -1,6 +1,5 @@
-"""Reads the reply of one upstream call. It converts events to outputs, in order: content to forward, and sentences to
-decide on. Reading continues while sentences are judged, so that several are judged at once.
-"""
+"""Reads the reply of one upstream call. Events are converted to outputs, in order. An output is content to forward, or
+a sentence to decide on. Reading continues while sentences are judged, so that several sentences are judged at once."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -46,9 +45,9 @@ _DROPPED = 8
 most this many times ``max_bytes``."""
 _OF_A_CHOICE = (TextDelta, Passthrough, ChoiceFinish)
 _AFTER_TEXT = frozenset({"refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"})
-"""Kinds of non-text content that, like tool calls, must not overtake the text before them."""
+"""Kinds of content other than text that, like tool calls, must not be sent before the preceding text."""
 _NO_REASON = "stop"
-"""The finish reason of a choice for which the upstream gives none."""
+"""The finish reason of a choice if the upstream gives none."""
 INCOMPLETE = "The upstream ended its reply before it was complete."
 
 
@@ -57,7 +56,7 @@ class _Crash(Struct, frozen=True):
 
 
 class UpstreamReply:
-    """The base of all readers for the reply of one upstream call."""
+    """The base class of readers for the reply of one upstream call."""
 
     def __init__(
         self, events: AsyncGenerator[UpstreamEvent, None], *, recorder: RequestRecorder, choices: Choices
@@ -72,7 +71,7 @@ class UpstreamReply:
         self._failed = False
 
     def _note(self, part: ReplyPart) -> None:
-        """Record the information in a part other than text and documents."""
+        """Record the information in a part that is neither text nor documents."""
         match part:
             case Passthrough(choice=int(index), unchecked=str(kind)):
                 self._choices[index].findings.unchecked.add(kind)
@@ -91,9 +90,8 @@ class UpstreamReply:
                 self._recorder.fail_upstream(part.message)
 
     def _report_break(self, error: GatewayError) -> ReplyError | None:
-        """Return the error message for the client if the reply broke off, or None if the upstream has already reported
-        an error.
-        """
+        """Record that the reply broke off, and return the error for the client. If the upstream has already reported an
+        error, do nothing and return None."""
         if self._failed:
             return None
         self._recorder.fail("incomplete", error.message)
@@ -108,11 +106,10 @@ class UpstreamReply:
 
 
 class ReplyReader(UpstreamReply):
-    """Reads a reply ahead of the decisions on it. ``max_choices`` is the number of choices that the client asked for;
-    None means any number. After ``max_bytes`` of text, the reply ends as if the upstream had ended it with ``length``.
-    ``holds_calls`` means that a tool call waits for the verdict on the text before it, even if the text itself doesn't
-    wait (``live``). ``reasoning`` says how reasoning in the text is handled.
-    """
+    """Reads a reply without waiting for the decisions on it. ``max_choices`` is the number of choices that the client
+    asked for, or None for any number. After ``max_bytes`` of text, the reply ends as if the upstream had ended it with
+    ``length``. ``holds_calls`` means that a tool call waits for the verdict on the text before it, even in ``live``
+    mode, in which the text itself doesn't wait. ``reasoning`` says how reasoning in the text is handled."""
 
     def __init__(
         self,
@@ -133,7 +130,7 @@ class ReplyReader(UpstreamReply):
         self._holds_calls = holds_calls
         self._reasoning = reasoning
         self._shows_answer = mode is Mode.LIVE and reasoning == "drop"
-        """Whether text is shown before its verdict. It is shown only once it is known not to be reasoning."""
+        """Whether text is shown before its verdict, but only once it is known not to be reasoning."""
         self._late_usage: list[Usage] = []
         self._queue: asyncio.Queue[Item | _Crash | None]
         self._tasks = TaskScope()
@@ -196,7 +193,8 @@ class ReplyReader(UpstreamReply):
         return None
 
     def _passes_whole(self, event: UpstreamEvent) -> bool:
-        """Return whether an event of a reply that is shown as it arrives can be forwarded without a decision."""
+        """Return whether an event can be forwarded as a whole and without a decision. The reply must be in ``live``
+        mode."""
         if len(event.parts) > 1 and len({part.choice for part in event.parts if isinstance(part, _OF_A_CHOICE)}) > 1:
             return False  # one of its choices may be blocked
         for part in event.parts:
@@ -205,7 +203,7 @@ class ReplyReader(UpstreamReply):
             if isinstance(part, Passthrough) and part.call and self._holds_calls:
                 return False
             if self._reasoning == "drop" and isinstance(part, TextDelta) and self._choices[part.choice].inline:
-                return False  # it may be left out, or contain text that is
+                return False  # it may be reasoning that is left out, or contain some
         return True
 
     def _limited(self, event: UpstreamEvent) -> UpstreamEvent:
@@ -234,9 +232,8 @@ class ReplyReader(UpstreamReply):
         return EndOfReply(last=True)
 
     def _asked_for(self, event: UpstreamEvent) -> UpstreamEvent:
-        """Return ``event`` without the choices that the client did not ask for. Such a choice isn't judged, so it isn't
-        released. The bytes of an event with such a choice aren't released either.
-        """
+        """Return ``event`` without the choices that the client did not ask for. Such choices aren't judged, so neither
+        they nor the bytes of an event that contains them are released."""
         limit = self._max_choices
         if limit is None:
             return event
@@ -300,10 +297,9 @@ class ReplyReader(UpstreamReply):
             await self._hear_pieces(choice, choice.inline.flush(), show=self._shows_answer)
 
     async def _forward(self, part: ReplyPart) -> None:
-        """Process a part, and pass on content that may be released now. Text is released sentence by sentence. A finish
-        that is not final may be followed by text, because some providers finish their reasoning first. It therefore
-        waits for the end of the reply, and the token counts wait with it.
-        """
+        """Process a part, and pass on content that may be released now. Text is released sentence by sentence. Some
+        providers send a finish after the reasoning and before the text. Therefore, a finish that is not final is held
+        until the end of the reply, and so are the token counts."""
         if isinstance(part, TextDelta):
             if part.remainder is not None:
                 await self._queue.put(FrameRemainder(choice=part.choice, json=part.remainder))
@@ -328,8 +324,8 @@ class ReplyReader(UpstreamReply):
         await self._reading_turns.take()
         if not sentence.text.strip():
             return
-        # White space between sentences belongs to the later sentence. Tokenizers attach it to the next word, and it is
-        # left out together with that sentence.
+        # White space between two sentences belongs to the second sentence and is left out with it, because tokenizers
+        # attach white space to the next word.
         slices = choice.incoming.cut(sentence.span.start + len(sentence.text.rstrip()))
         if choice.findings.blocked or choice.repeats(sentence):
             return
@@ -350,7 +346,7 @@ class ReplyReader(UpstreamReply):
         await self._settle_inline(choice)
         choice.closing = True
         if choice.finish is None and choice.frame.json and not truncated and not self._failed:
-            # The upstream ended the reply without ending the choice.
+            # The upstream ended the reply without a finish reason for the choice.
             choice.finish = ChoiceFinish(choice=choice.index, reason=_NO_REASON, frame=choice.frame)
         finish = choice.finish
         frame = finish.frame if finish else choice.frame
@@ -383,7 +379,7 @@ def _first(size: int, text: str) -> str:
 
 
 def _unjudged(part: TextDelta) -> ReleasedText:
-    """Build the output for text that is shown before its verdict, in a separate frame."""
+    """Build the output for text that is shown before its verdict. It is sent in a separate frame."""
     return ReleasedText(choice=part.choice, text=part.text, slices=(_slice_of(part),))
 
 

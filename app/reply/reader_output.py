@@ -1,4 +1,4 @@
-"""The outputs of a reader, in order: content to forward, and sentences to decide on."""
+"""The types of a reader's outputs: content to forward, and sentences to decide on."""
 
 import asyncio
 from collections.abc import Sequence
@@ -53,4 +53,4 @@ class EndOfText(Struct, frozen=True, kw_only=True):
 
 
 Item = Output | PendingSentence | TextPause | ReasoningText | EndOfText
-"""The outputs of a reader: content to forward, and sentences to decide on."""
+"""An output of a reader, which is content to forward or a sentence to decide on."""

@@ -1,4 +1,4 @@
-"""Asks the upstream to continue a reply from the text released so far after a sentence fails."""
+"""After a sentence fails, asks the upstream to continue the reply from the text released so far."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherReply:
-    """A further call for a reply. Await ``end_earlier`` when you stop reading the earlier call."""
+    """A further upstream call for a reply. Await ``end_earlier`` once you have stopped reading the reply of the earlier
+    call."""
 
     events: AsyncGenerator[UpstreamEvent, None]
     end_earlier: Callable[[], Awaitable[None]]
@@ -37,7 +38,7 @@ class Regeneration:
 
     @classmethod
     def unavailable_for(cls, reason: str) -> "Regeneration":
-        """Create an instance that makes no calls, for a one-word reason."""
+        """Create an instance that makes no calls. ``reason`` is a one-word reason."""
         return cls(limit=0, unavailable=reason, send=_never)
 
     async def ask(self, turn: Continuation) -> FurtherReply | None:

@@ -45,14 +45,13 @@ from policies.types import Action
 
 
 class GuardOptions(Struct, frozen=True, kw_only=True):
-    """Options for guarding a reply. ``expected`` is the number of choices that the client asked for. None means a
+    """Options for guarding a reply. ``expected`` is the number of choices that the client asked for, or None for a
     single reply with any number of parts. The reply ends after ``max_bytes`` of text. ``holds_calls`` means that a tool
     call waits for the verdict on the text before it, in every mode. ``reasoning`` says how reasoning in the text is
     handled. ``streams`` means that the client receives a stream. ``wants_usage`` means that the client asked for a
-    usage chunk, so a blocked reply has one too. ``regeneration`` asks the upstream to continue a reply, and is None if
-    no policy requires it. ``shadow_check`` judges a reply that is forwarded unchanged, and is None if no shadow policy
-    requires it. ``judge_fault`` says why a required judge is missing.
-    """
+    usage chunk, so even a blocked reply gets one. ``regeneration`` asks the upstream to continue a reply. It is None if
+    no policy requires regeneration. ``shadow_check`` judges a reply that is forwarded unchanged. It is None if no
+    shadow policy requires a judgment. ``judge_fault`` says why a required judge is missing."""
 
     mode: Mode
     expected: int | None = None
@@ -129,14 +128,14 @@ class StreamGuard:
         reply = self._reader or self._untouched
         return reply.usage if reply is not None else None
 
-    # Release: in order, each item once it is decided
+    # The methods that release items, in order. Each item is released once the policies have decided on it.
 
     async def _release(self, events: AsyncGenerator[UpstreamEvent, None]) -> AsyncGenerator[Output, None]:
         self._reader = self._read(events)
         try:
             while (item := await self._reader.next()) is not None:
                 for place, output in enumerate(self._in_order(item, await self._decide(item))):
-                    if place:  # The last item may have thousands.
+                    if place:  # the last item may have thousands of outputs
                         await self._turns.take()
                     if isinstance(output, ReleasedText | ReplacementText):
                         self._recorder.timings.mark("first_out")
@@ -163,10 +162,9 @@ class StreamGuard:
         return reader
 
     def _in_order(self, item: Item, outputs: Sequence[Output]) -> Sequence[Output]:
-        """Yield the ``outputs`` that may be sent now. If the policies decide on the whole reply first, content that
-        belongs to no choice waits for the end of the reply, and so does everything after it. If the reply is then
-        blocked, that content is left out and the rest is sent.
-        """
+        """Return the outputs that may be sent now. If the policies decide on the whole reply, content that belongs to
+        no choice is held until the end of the reply, and so is everything after it. If the reply is then blocked, the
+        content is left out, and the other held outputs are sent."""
         if self._waiting is None:
             if self.mode is not Mode.FINAL or not _is_content(item):
                 return outputs
@@ -229,7 +227,7 @@ class StreamGuard:
             text = choice.correct(verdict, decision.corrected, text)
         else:
             text = choice.deliver(verdict, text, left_out)
-        # A unary reply has all claims at its end.
+        # A unary reply gets all claims at its end, so none are attached here.
         claims = choice.latest_claims() if self._options.streams or not text.text else []
         support = choice.findings.support()
         if self.mode is Mode.LIVE:
@@ -245,14 +243,15 @@ class StreamGuard:
     async def _regenerates(
         self, choice: Choice, verdict: SentenceVerdict, decision: SentenceDecision, text: OutgoingText
     ) -> bool:
-        """If a policy requires it for a failed sentence, ask the upstream to continue from the text released so far.
-        Return False if the upstream wasn't asked, so that the policy's other action applies.
-        """
+        """If the sentence failed and a policy requires regeneration, ask the upstream to continue from the text
+        released so far. Return False if the upstream doesn't continue the reply. The policy's other action then
+        applies."""
         regeneration = self._options.regeneration
         if regeneration is None or not choice.can_improve(verdict, decision):
             return False
         if choice.released_content - REASONING_FIELDS:
-            # This content belongs to the reply that would be replaced, and can't be taken back.
+            # The reply that would be replaced includes content that was already sent and can't be taken back, or that
+            # is held.
             choice.findings.not_regenerated = "content"
             return False
         further = await regeneration.ask(choice.continuation(verdict, text))
@@ -268,7 +267,7 @@ class StreamGuard:
         return True
 
     def _release_output(self, choice: Choice, output: Output) -> Sequence[Output]:
-        """Release ``output`` now or, if the policies decide on the whole reply first, at the end."""
+        """Release ``output`` now. If the policies decide on the whole reply first, hold it until the end."""
         if self.mode is Mode.FINAL:
             choice.held.append(output)
             return ()
@@ -306,7 +305,7 @@ class StreamGuard:
         return outputs
 
     def _last_text(self, choice: Choice, frame: Frame) -> Sequence[Output]:
-        """Yield the white space at the end, or a replacement if only markup and citations are left."""
+        """Return the white space at the end, or a replacement if only markup and citations are left of the text."""
         slices = choice.incoming.cut()
         if not choice.says_nothing and (text := choice.trail(slices)).isspace():
             return (ReleasedText(choice=choice.index, text=text, slices=slices),)
@@ -351,10 +350,10 @@ class StreamGuard:
         choice = self._choices[item.choice]
         if choice.findings.blocked:
             return ()
-        if isinstance(item, ReleasedText):  # sent before it is judged (``live``)
+        if isinstance(item, ReleasedText):  # in ``live`` mode, text is sent before it is judged
             return (item,)
-        # Content that follows held text must stay after it. Content waits even if there is no text yet, because it must
-        # not have been sent if the reply is blocked at the end.
+        # Content that follows held text must stay after it. Content is held even if there is no text yet, because it
+        # must not be sent if the reply is blocked at the end.
         outputs = self._release_output(choice, item) if choice.held or _is_content(item) else (item,)
         if outputs and isinstance(item, Passthrough) and item.unchecked and item.raw:
             choice.findings.unchecked_sent.add(item.unchecked)
@@ -375,7 +374,7 @@ class StreamGuard:
             return (EndOfReply(),)
         if usage is not None and usage.frame is not None:
             return self._with_earlier(usage), EndOfReply()
-        # If the token counts came with text, the client gets the last counts in a separate chunk.
+        # The upstream sent no separate chunk with token counts, so the client gets a chunk with the latest counts.
         tokens = self._recorder.usage
         frame = next(iter(self._choices)).frame
         return EstimatedUsage(
@@ -383,7 +382,7 @@ class StreamGuard:
         ), EndOfReply()
 
     def _with_earlier(self, usage: Usage) -> Usage:
-        """Add up the token counts of all calls."""
+        """Return ``usage`` with the token counts of earlier calls for the reply."""
         return replace(usage, raw=b"", before=tuple(self._earlier_usage)) if self._earlier_usage else usage
 
 

@@ -33,17 +33,19 @@ class TextBuffer:
     def add(self, part: TextDelta) -> None:
         tokens = None
         if part.frame.tokens:
-            # Tokens that do not spell the text have no position in it.
+            # If the tokens don't spell the text, their positions are unknown. Each token is then assigned to all of the
+            # text.
             places = places_of(part.frame.tokens, part.text) or repeat((0, len(part.text)))
             tokens = deque((start, end, token) for (start, end), token in zip(places, part.frame.tokens, strict=False))
         self._held.append(_BufferedText(part.frame, part.text, tokens))
 
     def cut(self, end: int | None = None) -> Sequence[TextSlice]:
-        """Take the text up to position ``end`` of the reply (by default, all of it), as slices of its frames."""
+        """Take the text up to the position ``end`` of the reply, or all text if ``end`` is None. Return it as slices of
+        its frames."""
         slices: list[TextSlice] = []
         while self._held and (end is None or self.taken < end):
             held = self._held[0]
-            if held.taken == len(held.text):  # log-probabilities alone, of a character that comes in several tokens
+            if held.taken == len(held.text):  # this frame has no text, only tokens that form a part of a character
                 slices.append(TextSlice(frame=held.frame, text="", tokens=held.frame.tokens or ()))
                 self._held.popleft()
                 continue
@@ -56,7 +58,7 @@ class TextBuffer:
 
 
 class SentenceBuffer(TextBuffer):
-    """Held text, which ``check`` splits into sentences. Without a check, all text up to a pause is one sentence."""
+    """A buffer whose text ``check`` splits into sentences. Without a check, all text up to a pause is one sentence."""
 
     def __init__(self, check: ReplyCheck | None) -> None:
         super().__init__()
@@ -64,13 +66,13 @@ class SentenceBuffer(TextBuffer):
         self._unjudged_runs = 0
 
     async def push(self, text: str) -> Sequence[Sentence]:
-        """Return the sentences that ``text`` completes. ``text`` must already be held."""
+        """Return the sentences that ``text`` completes. Call ``add`` with the text first."""
         if self._check is None:
             return ()
         return await run(len(text) <= MAX_INLINE_SPLIT_CHARS, self._check.push, text)
 
     def pause(self) -> Sequence[Sentence]:
-        """End the current sentence at a break that no sentence spans, and return the sentences before it."""
+        """Handle a break that no sentence spans. End the current sentence, and return the sentences before it."""
         return self._check.pause() if self._check is not None else self._rest()
 
     def flush(self, *, truncated: bool) -> Sequence[Sentence]:
@@ -101,8 +103,8 @@ class _BufferedText(Struct):
     taken: int = 0
 
     def take(self, length: int) -> TextSlice:
-        """Take the next ``length`` code points. A token that extends beyond them is included if only white space is
-        beyond the end. Otherwise, it is excluded from both sides, because either side may be withheld.
+        """Take the next ``length`` code points. If a token extends beyond them only by white space, it is included. If
+        it extends further, it is excluded on both sides of the cut, because the text on the other side may be withheld.
         """
         text = self.text[self.taken : self.taken + length]
         self.taken += len(text)

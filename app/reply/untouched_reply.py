@@ -21,10 +21,9 @@ class UntouchedReply(UpstreamReply):
     """A reply that is forwarded unchanged."""
 
     async def run(self, shadow_check: ShadowCheck | None) -> AsyncGenerator[Output, None]:
-        """Yield the bytes of the events, and an EndOfReply at the end. If the reply broke off, a ReplyError precedes
-        it. The events of a whole reply have no bytes. The upstream is read only as fast as the output is consumed.
-        ``shadow_check`` judges the text while it is forwarded.
-        """
+        """Yield the bytes of the events, and an EndOfReply at the end. If the reply broke off, yield a ReplyError
+        before the EndOfReply. The events of a whole reply have no bytes. The upstream is read only as fast as the
+        output is consumed. ``shadow_check`` judges the text while it is forwarded."""
         end: EndOfReply | None = None
         broken: GatewayError | None = None
         async with aclosing(self._events):

@@ -26,7 +26,8 @@ _claims, _labels = claims.c, claim_labels.c
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewItem:
     """A claim to label, with the data needed to decide. ``why`` says why the claim is in the queue. ``distance`` is the
-    distance of its score from the threshold. ``judge_score`` is the judge's score if an LLM decided the verdict."""
+    distance of the claim's score from the threshold. If an LLM decided the verdict, ``judge_score`` is the score of the
+    judge before it."""
 
     request_id: str
     seq: int
@@ -47,7 +48,7 @@ class ReviewItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedClaims:
-    """The first claims in the queue, the total number of claims, and the number of disputed claims."""
+    """The first claims in the queue, the total number of claims in it, and the number of disputed claims among them."""
 
     items: Sequence[ReviewItem]
     waiting: int
@@ -76,8 +77,8 @@ class ReviewStore:
 
     async def queue(self, *, agent: str | None = None, skipped: Sequence[Key] = (), limit: int = 1) -> QueuedClaims:
         """Return the claims for which a label is most useful. They come from the latest 1,000 requests with documents.
-        Claims about which the judge, the LLM judge and people disagree come first, followed by claims whose score is
-        closest to the threshold. Labelled and ``skipped`` claims are left out."""
+        Claims about which the judge, the LLM judge or people disagree come first. Among the other claims, those whose
+        score is closest to the threshold come first. Labelled and ``skipped`` claims are left out."""
         recent = select(requests.c.request_id).where(requests.c.documents > 0)
         if agent is not None:
             recent = recent.where(requests.c.agent == agent)
@@ -117,7 +118,7 @@ class ReviewStore:
             if row is None:
                 raise NotFoundError(f"request {request_id!r} has no claim {seq}")
             if row.text is None or row.text.startswith(_HASH):
-                detail = "its text is not stored (GROUNDLANE_STORE_TEXT)"
+                detail = "the text of the claim is not stored; set GROUNDLANE_STORE_TEXT to full"
                 raise InvalidAdminRequestError(f"seq: {detail}", errors=[{"loc": ["seq"], "msg": detail}])
             await connection.execute(delete(claim_labels).where(_of(request_id, seq)))
             values = {name: getattr(made, name) for name in ClaimLabel.__dataclass_fields__}
@@ -147,7 +148,7 @@ class ReviewStore:
             try:
                 item = await self._item(made.request_id, made.seq, (), 0.0)
             except NotFoundError:
-                continue  # deleted in the meantime
+                continue  # the claim was deleted in the meantime
             yield {
                 "case_id": f"{made.request_id}-{made.seq}",
                 "input": item.prompt,
@@ -192,9 +193,9 @@ class ReviewStore:
 
 
 def disputes(label: str, extra: Mapping[str, Any] | None, reply_correct: bool | None) -> list[str]:
-    """Return who disagrees about a claim with this label. ``llm`` means that the LLM judge decided a claim that the
-    judge had found unverifiable. ``feedback`` means that people's feedback on the reply contradicts the label.
-    ``extra`` is the column ``extra`` of the claim's row."""
+    """Return the sources that disagree about the verdict ``label`` of a claim. ``llm`` means that the judge had found
+    the claim unverifiable, and the LLM judge decided otherwise. ``feedback`` means that people's feedback on the reply
+    contradicts the verdict. ``extra`` is the column ``extra`` of the claim's row."""
     found = []
     if _verdict(extra).get("judge_score") is not None and label != "unverifiable":
         found.append("llm")

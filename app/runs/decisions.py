@@ -1,4 +1,5 @@
-"""Policy decisions at each step of a run, as pure functions of the policies and the recorded data."""
+"""Makes the policy decisions at each step of a run. All functions are pure and depend only on the policies and the
+recorded data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ class StepOutcome:
     """The decisions of one step.
 
     ``decisions`` is plain JSON. ``made`` contains the same decisions as objects, unless they were read from the
-    database. ``blocked_by`` is the first blocking decision. ``abstention_response`` is the text that the policy of this
-    decision shows instead of an answer.
+    database. ``blocked_by`` is the first blocking decision. ``abstention_response`` is the text that the blocking
+    policies show instead of an answer.
     """
 
     action: Action
@@ -44,21 +45,21 @@ class StepOutcome:
 
 
 def decide_start(policies: PolicySet) -> StepOutcome:
-    """Decide on the start of a run, which pins the policy versions."""
+    """Make the decisions on the start of a run."""
     inputs = PolicyInputs(final=False, of_run=True)
     return _outcome(policies, policies.evaluate(PolicySubject.REPLY, Phase.BEFORE_WORKFLOW, inputs).decisions)
 
 
 def decide_document(policies: PolicySet, chunk: Chunk, number: int) -> StepOutcome:
-    """Decide on a newly recorded document, which is the last of ``number`` documents. Check the document and the number
-    of documents."""
-    # Earlier documents were checked when they were recorded; only their number matters.
+    """Make the decisions on a newly recorded document. The policies check the document and ``number``, the number of
+    documents in the run."""
+    # Earlier documents were checked when they were recorded, so only their number matters now.
     inputs = PolicyInputs(chunks=(chunk,) * number, final=False, of_run=True)
     return _outcome(policies, policies.evaluate_documents(inputs, Phase.MID_EXECUTION).decisions)
 
 
 def decide_scores(policies: PolicySet, scores: Sequence[float]) -> StepOutcome:
-    """Decide on the scores in one report, which are checked together."""
+    """Make the decisions on the scores in one report. They are checked together."""
     inputs = PolicyInputs(
         reported_scores=scores, judged=False, final=False, of_run=True, llm_scores=unanswered(policies)
     )
@@ -66,10 +67,11 @@ def decide_scores(policies: PolicySet, scores: Sequence[float]) -> StepOutcome:
 
 
 def decide_completion(policies: PolicySet, run_record: RunRecord, llm_scores: Sequence[LlmScore] = ()) -> StepOutcome:
-    """Make the decisions that need the complete run. ``scores`` contains an LLM's scores of the result."""
+    """Make the decisions that need the complete run. ``llm_scores`` contains an LLM's scores of the result."""
     inputs = run_record.policy_inputs(llm_scores)
     documents = policies.evaluate_documents(inputs, Phase.AFTER_WORKFLOW)
-    # The documents' scores are complete only now; reported and judged scores were checked when they were recorded.
+    # Relevance scores of documents are checked here, because all documents are known only now. Other scores were
+    # checked when they were recorded.
     scored = PolicySet(
         tuple(policy for policy in policies.by_subject[PolicySubject.REPLY] if reply_needs(policy).scores_documents)
     )

@@ -1,4 +1,4 @@
-"""A run's policies. Their versions are pinned when the run starts."""
+"""Selects the policies of a run. Their versions are pinned when the run starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,8 @@ _MOST_CACHED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PinnedPolicies:
-    """The policies that apply to a run: the versions that it started with, which later changes don't affect, and newer
-    policies."""
+    """The policies that apply to a run. These are the versions that it started with, even if they were changed later,
+    and policies that were added afterwards."""
 
     policies: tuple[Policy, ...]
     engine: PolicyEngine
@@ -42,17 +42,15 @@ class PinnedPolicies:
 
     def joined(self, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "PinnedPolicies":
         """Return these policies, and any policies in ``enabled`` that were created or changed after the run started. If
-        two versions of a policy are in force, the stricter one decides.
-        """
+        two versions of a policy then apply, the stricter one decides."""
         known = [replace(policy, version=0) for policy in self.policies]
         current = PinnedPolicies.at_start(enabled, agent=agent, key=key).policies
         newer = tuple(policy for policy in current if replace(policy, version=0) not in known)
         return PinnedPolicies.of((*self.policies, *newer)) if newer else self
 
     def in_scope(self, run: RunRow, *, model: Aliases) -> PolicySet:
-        """Select the policies that apply to the run's own records. ``model``: the names of the run's model. The run is
-        the unit of canary assignment.
-        """
+        """Select the policies that apply to the records of the run itself. ``model`` contains the names of the run's
+        model. The run is the unit of canary assignment."""
         return self.engine.in_scope(agent=run.agent, model=model, key=run.key, unit=run.run_id)
 
 
@@ -63,8 +61,8 @@ class PolicyVersions:
     _read: dict[tuple[str, int], Policy] = field(default_factory=dict)
 
     async def of(self, connection: AsyncConnection, run: RunRow) -> PinnedPolicies:
-        """Return the policies that ``run`` started with. Raises RunError if a policy can no longer be read, because the
-        run must not continue without it."""
+        """Return the policies that ``run`` started with. Raises RunError if one of the policies can no longer be read.
+        The run must not continue without it."""
         missing = [policy for policy in run.policies if policy not in self._read]
         fresh = await self._fetch(connection, missing) if missing else {}
         found = [self._read.get(policy) or fresh.get(policy) for policy in run.policies]

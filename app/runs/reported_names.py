@@ -1,6 +1,5 @@
-"""Stores the citations that a caller reports. If text isn't stored in full, digests replace the cited names. They find
-the same documents, even those that are recorded later.
-"""
+"""Prepares the citations that a caller reports for storage. If text isn't stored in full, the cited names are replaced
+by digests. A digest matches the same documents as the name, including documents that are recorded later."""
 
 import hashlib
 import re
@@ -17,8 +16,8 @@ _HIDDEN = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}(?::[0-9a-f]{{16}}){{0,2}}")
 
 
 def hidden(name: str) -> str:
-    """Return the digests of the forms in which ``name`` is looked up. Blank names, numbers in brackets and
-    hidden names are kept."""
+    """Return digests of ``name``, one for each form in which it is looked up. Blank names, numbers in brackets, and
+    names that are already hidden are returned unchanged."""
     if not name.strip() or _HIDDEN.fullmatch(name) or redacted_marker(name) == name:
         return name
     digests = [_digest(form) for form in lookup_forms(name.strip())]
@@ -28,7 +27,7 @@ def hidden(name: str) -> str:
 
 
 def citations_of(names: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Citation, ...]:
-    """Return the reported citations, each with its document. ``names`` may be hidden."""
+    """Return the reported citations, each with its document. ``names`` may contain hidden names."""
     plain = [name for name in names if not _HIDDEN.fullmatch(name)]
     if len(plain) == len(names):
         return reported_citations(names, chunks)
@@ -48,7 +47,7 @@ def shown(names: Sequence[str], chunks: Sequence[Chunk]) -> list[str]:
 
 
 class _HiddenDocuments:
-    """Finds documents by hidden names, like ``DocumentNames.get`` by plain ones."""
+    """Finds documents by hidden names, as ``DocumentNames.get`` does by plain names."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self._ids: dict[str, tuple[int, str]] = {}
@@ -60,7 +59,8 @@ class _HiddenDocuments:
                 self._folded.setdefault(_digest(folded), (index, name))
 
     def find(self, hidden_name: str) -> tuple[int | None, str]:
-        """Return the document's index and its own name. If no document is found, return None and the hidden name."""
+        """Return the index of the document and its plain name. If no document is found, return None and the hidden
+        name."""
         digests = hidden_name.removeprefix(_PREFIX).split(":")
         exact, folded, page = (digests + 2 * digests[-1:])[:3]
         for table, digest in ((self._ids, exact), (self._folded, folded), (self._folded, page)):

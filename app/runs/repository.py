@@ -22,10 +22,10 @@ COMPLETED = "completed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run. ``version`` is the number of the last step, and ``size`` the total size of all steps in bytes.
-    ``policies`` lists the id and version of each policy that the run started with. ``key`` contains the names of its
-    gateway key. ``counts`` contains the number of recorded items of each kind. ``action`` is the strictest action so
-    far."""
+    """A run. ``version`` is the number of the last step, and ``size`` is the total size of all steps in bytes.
+    ``policies`` lists the id and version of each policy that the run started with. ``key`` contains the names of the
+    run's gateway key. ``counts`` contains the number of recorded items of each kind. ``action`` is the strictest action
+    so far."""
 
     run_id: str
     agent: str | None
@@ -118,7 +118,8 @@ async def append(
     )
     of_version = (runs.c.run_id == run.run_id) & (runs.c.version == run.version)
     await connection.execute(update(runs).where(of_version).values(_columns(changed)))
-    # The step number is part of the primary key, so without the lock this would fail rather than overwrite a step.
+    # The step number is part of the primary key. Even without the lock, the insert would therefore fail rather than
+    # overwrite a step.
     await connection.execute(insert(run_steps), _step_row(run.run_id, step))
     return changed
 
@@ -137,7 +138,7 @@ async def policies(connection: AsyncConnection, wanted: Sequence[tuple[str, int]
 
 
 def action_of(decisions: Sequence[Mapping[str, Any]], earlier: Action = Action.ALLOW) -> str:
-    """Return the strictest of ``earlier`` and the actions in ``decisions``, which are given as JSON."""
+    """Return the strictest action among ``earlier`` and those of ``decisions``, which are in JSON form."""
     return strictest([earlier, *(Action(decision["action"]) for decision in decisions)]).value
 
 
@@ -161,7 +162,7 @@ def _run(row: RowMapping) -> RunRow:
     key = None if state["key"] is None else tuple(state["key"])
     policies = [(policy_id, version) for policy_id, version in state["policies"]]
     shared = {name: state[name] for name in ("model", "size", "counts")}
-    # Runs of earlier versions have no action.
+    # Runs that an earlier version stored have no action.
     action = state.get("action", Action.ALLOW.value)
     return RunRow(**values, **shared, action=action, key=key, policies=policies)
 

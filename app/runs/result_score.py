@@ -12,7 +12,7 @@ from judges.types import Chunk
 from policies.policy_selection import PolicySet
 
 Score = Callable[[ScoreRequest, str, Sequence[Chunk]], Awaitable[LlmScore]]
-"""Scores text against documents. Errors are never raised. Without a score, the result says why."""
+"""Scores text against documents. Never raises an error: if there is no score, the result says why."""
 
 _NO_RESULT = "no_result", "the run has no result"
 _NO_DOCUMENTS = "no_documents", "no document of the run was recorded with its text"
@@ -24,7 +24,8 @@ def wants_texts(policies: PolicySet) -> bool:
 
 
 def unanswered(policies: PolicySet) -> tuple[LlmScore, ...]:
-    """Return no LLM scores, because a report has no reply to score."""
+    """Return the outcome ``no_reply`` for each score that the policies require, because a report contains no reply to
+    score."""
     detail = "the run has no reply yet; the result is scored when the run is complete"
     return tuple(
         LlmScore(request=request, skipped="no_reply", detail=detail)
@@ -33,9 +34,9 @@ def unanswered(policies: PolicySet) -> tuple[LlmScore, ...]:
 
 
 async def score_result(policies: PolicySet, record: RunRecord, result: Any, score: Score) -> tuple[LlmScore, ...]:
-    """Return the scores of ``result`` against the run's documents. Policies that score each reply have already scored
-    the gateway requests in the run. They therefore score the result only if the run has no requests.
-    """
+    """Return the scores of ``result`` against the run's documents. If the run has gateway requests, their replies were
+    already scored for policies that score each reply. For these policies, the result is scored only if the run has no
+    requests."""
     requests = dict.fromkeys(
         needs.score_request
         for needs in policies.reply_settings.needs

@@ -22,8 +22,8 @@ LARGEST_RUN = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCaller:
-    """The caller of the runs API, with its gateway key and, in ``repeat``, its ``Idempotency-Key``. Repeating a call
-    with the same idempotency key changes nothing."""
+    """The caller of the runs API. ``key`` is its gateway key, and ``repeat`` is its ``Idempotency-Key``. Repeating a
+    call with the same idempotency key changes nothing."""
 
     key: GatewayKey | None = None
     repeat: str | None = None
@@ -37,8 +37,8 @@ ANYONE = RunCaller()
 
 
 def new_run_id(caller: RunCaller) -> str:
-    """Return the id for a new run. It depends only on the gateway key and the ``Idempotency-Key``, so that two workers
-    that receive the same call can't start two runs."""
+    """Return the id for a new run. If there is an ``Idempotency-Key``, the id depends only on it and on the gateway
+    key. Two workers that receive the same call therefore can't start two runs."""
     if caller.repeat is None:
         return f"run_{uuid4().hex}"
     names = f"{caller.prefix or ''}\0{caller.repeat}"
@@ -72,7 +72,7 @@ def check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id")
 
 
 async def repeated_step(connection: AsyncConnection, run: RunRow, kind: StepKind, repeat: str | None) -> RunStep | None:
-    """Return the step that the call with this idempotency key has already added to the run, or None."""
+    """Return the step that an earlier call with this idempotency key added to the run, or None if there is none."""
     found = None if repeat is None else await repository.step_with_key(connection, run.run_id, repeat)
     if found is not None and found.kind != kind:
         raise key_reused(repeat)
@@ -80,7 +80,7 @@ async def repeated_step(connection: AsyncConnection, run: RunRow, kind: StepKind
 
 
 def key_reused(repeat: str | None) -> InvalidRequestError:
-    """Build the error for an idempotency key of a different call."""
+    """Build the error for an idempotency key that was already used for a different call."""
     return InvalidRequestError(
         f"Idempotency-Key: {repeat!r:.100} was already used for a different call.",
         param="Idempotency-Key",

@@ -43,9 +43,8 @@ class RunQueries:
 
     async def view(self, run_id: str, store_text: StoreText) -> RunView:
         """Return a run with all steps. An open run still contains texts that are needed to complete it. ``store_text``
-        determines whether they are shown. Raises NotFoundError, and RunError if a policy of the run can no longer be
-        read.
-        """
+        determines whether these texts are shown. Raises NotFoundError, and RunError if a policy of the run can no
+        longer be read."""
         async with self.database.read() as connection:
             run = await repository.find(connection, run_id) if RUN_ID.fullmatch(run_id) else None
             if run is None:

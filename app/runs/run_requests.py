@@ -41,7 +41,7 @@ class RunCompletion(BaseModel):
 
 
 def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
-    """Parse the start of a run. ``headers`` may name the agent; header names must be in lower case."""
+    """Parse the start of a run. ``headers``, whose names must be in lower case, may name the agent."""
     body = _object(raw)
     if body.get("agent") is None and headers.get("x-groundlane-agent"):
         body = {**body, "agent": headers["x-groundlane-agent"]}
@@ -49,8 +49,8 @@ def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
 
 
 def read_run_document(raw: bytes) -> Chunk:
-    """Parse a document with any of the field names that requests accept. The text and the id are optional. A missing id
-    becomes ""."""
+    """Parse a document. All field names that are accepted in requests are accepted here. The text and the id are
+    optional. A missing id becomes ""."""
     read = read_document(_object(raw), "", default_id="", now=datetime.now(UTC), needs_text=False)
     if read.unscaled is not None:
         refuse(read.unscaled[0], SHARE, read.unscaled[1])

@@ -1,8 +1,8 @@
 """Manages runs: records the documents, reports and requests of an agent over several steps, and evaluates them
 together.
 
-Each step is committed when the call returns. Policy versions are pinned when a run starts, and apply to every step. A
-policy that is created or changed later applies in addition, to later steps only.
+Each step is committed when the call returns. Policy versions are pinned when a run starts, and apply to every step. If
+a policy is created or changed after the start, the new version applies in addition, but only to later steps.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class RunView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
     """The result of the step with number ``step``. ``request_id`` is the id of the step's event, or None if the call
-    was a repetition."""
+    repeated an earlier one."""
 
     run: RunRow
     policies: Sequence[Policy]
@@ -163,7 +163,7 @@ class RunService:
         return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=0, request_id=recorder.request_id)
 
     async def _repeated_start(self, connection: AsyncConnection, asked: RunRow, caller: RunCaller) -> StepResult:
-        """Return the result of the call that started the run, for a call with the same idempotency key."""
+        """Handle a call with the idempotency key of the call that started the run. Return the result of that call."""
         run = await find_run(connection, asked.run_id, caller)
         earlier = await repeated_step(connection, run, StepKind.START, caller.repeat)
         if earlier is None or (run.agent, run.model) != (asked.agent, asked.model):
@@ -177,7 +177,7 @@ class RunService:
         return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=earlier.seq, request_id=None)
 
     async def record_document(self, run_id: str, chunk: Chunk, *, caller: RunCaller = ANYONE) -> StepResult:
-        """Record a retrieved document, whatever the policies decide."""
+        """Record a retrieved document. It is recorded even if a policy blocks it."""
 
         def read(run: RunRow, _steps: Sequence[RunStep], policies: PolicySet) -> _StepInput:
             number = run.counts["documents"] + 1
@@ -236,8 +236,8 @@ class RunService:
         return completed
 
     async def _score_result(self, run_id: str, result: Any, caller: RunCaller) -> tuple[RunRow, Sequence[LlmScore]]:
-        """Return the run, and the scores of the result that its policies require. No transaction is open during LLM
-        calls."""
+        """Return the run, and the scores of the result that the run's policies require. No transaction is open during
+        LLM calls."""
         async with self.database.read() as connection:
             run = await find_run(connection, run_id, caller)
             policies = (await self._policies_of(connection, run)).in_scope(run, model=self.names_of(run.model))
@@ -257,9 +257,9 @@ class RunService:
     async def join(self, run_id: str | None, *, agent: str | None, key: GatewayKey | None) -> "JoinedRun | None":
         """Return the run that a request by ``agent`` belongs to.
 
-        Return None while the database is unavailable, or if ``run_id`` is the caller's own id, which is only logged. In
-        these cases, the policies in force apply to the request. Raises RunError, and InvalidRequestError if the run
-        belongs to a different agent.
+        Return None while the database is unavailable. Return None also if ``run_id`` isn't the id of a run but one that
+        the caller chose, which is only logged. In both cases, the policies in force apply to the request. Raises
+        RunError, and InvalidRequestError if the run belongs to a different agent.
         """
         if run_id is None or RUN_ID.fullmatch(run_id) is None:
             return None
@@ -273,9 +273,7 @@ class RunService:
             return None
         if agent is not None and agent != run.agent:
             owner = "no agent" if run.agent is None else f"the agent {run.agent!r}"
-            raise InvalidRequestError(
-                f"grounding.agent: the run belongs to the agent {owner}.", param="grounding.agent"
-            )
+            raise InvalidRequestError(f"grounding.agent: the run belongs to {owner}.", param="grounding.agent")
         return JoinedRun(runs=self, run_id=run_id, agent=run.agent, engine=pinned.engine)
 
     async def add_call(self, run_id: str, record: RequestRecord) -> None:
@@ -295,7 +293,7 @@ class RunService:
             run_record = RunRecord.of([*await repository.steps(connection, run_id), step])
             await repository.append(connection, run, step, size=_size(step), counts=run_record.counts)
 
-    # Common to all calls.
+    # Helpers that all calls use.
 
     async def _policies_of(self, connection: AsyncConnection, run: RunRow) -> PinnedPolicies:
         """Return the policies that currently apply to the run: those that it started with, and those that were created
@@ -316,7 +314,7 @@ class RunService:
             joined = pinned.joined(self.engine().enabled, agent=run.agent, key=run.key)
             policies = joined.in_scope(run, model=self.names_of(run.model))
             given = read(run, steps, policies)
-            # Searching a text for instructions can take long.
+            # Searching a text for instructions can take a long time, so it is done in a thread.
             outcome, shadow = [
                 await run_work(not each.document_needs.reads_texts, given.decide, each)
                 for each in (policies, PolicySet(policies.shadow))
@@ -358,7 +356,7 @@ class RunService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedRun:
-    """The run that a gateway request belongs to. ``engine`` contains the policies that the run started with."""
+    """The run that a gateway request belongs to. ``engine`` contains the policies that apply to the run."""
 
     runs: RunService
     run_id: str
@@ -366,8 +364,8 @@ class JoinedRun:
     engine: PolicyEngine
 
     async def claims(self) -> Sequence[Claim]:
-        """Return the claims in the run's replies so far, in order. Claims that no judge checked are included. The
-        result is empty while the database is unavailable."""
+        """Return the claims in the run's replies so far, in order, including claims that weren't judged. The result is
+        empty while the database is unavailable."""
         try:
             async with self.runs.database.read() as connection:
                 steps = await repository.steps(connection, self.run_id)

@@ -1,4 +1,4 @@
-"""Writes the steps of runs to the event log. Each step has an event of its own."""
+"""Writes the steps of runs to the event log. Each step has a separate event."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class StepLog:
     store_text: StoreText
 
     def recorder(self, run: RunRow, kind: StepKind, now: datetime) -> RequestRecorder:
-        """Create the recorder for a step, which has the id of its event."""
+        """Create the recorder for a step. It contains the id of the step's event."""
         return RequestRecorder(
             api=f"runs.{kind}",
             store_text=self.store_text,
@@ -48,7 +48,8 @@ class StepLog:
         documents: Sequence[Chunk] = (),
         calls: Sequence[LlmCall] = (),
     ) -> None:
-        """Log a step. ``shadow`` holds the decisions of shadow policies, and ``calls`` the LLM calls for the step."""
+        """Log a step. ``shadow`` contains the decisions of shadow policies, and ``calls`` contains the LLM calls for
+        the step."""
         recorder.retrieval = RetrievalOutcome(chunks=documents, decisions=outcome.made)
         recorder.reply = _with_calls(calls)
         if outcome.blocked_by is not None:
@@ -57,7 +58,8 @@ class StepLog:
         await self._write(replace(record.event(), shadow=stored_decisions(shadow.made, record.store_text)))
 
     async def append_unused(self, run: RunRow, calls: Sequence[LlmCall]) -> None:
-        """Log the LLM calls for a result that was not recorded in the run. They count, because they were made."""
+        """Log the LLM calls for a result that was not recorded in the run. The calls were made, so their cost is
+        counted."""
         recorder = self.recorder(run, StepKind.COMPLETE, datetime.now(UTC))
         recorder.fail("failed", "the result was scored but not recorded")
         recorder.reply = _with_calls(calls)

@@ -1,5 +1,5 @@
-"""The steps of a run, and the record that sums them up. Steps are only added, so concurrent calls cannot overwrite each
-other."""
+"""The steps of a run, and the record that sums them up. Steps are only ever added, so concurrent calls can't overwrite
+each other's data."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,10 +42,10 @@ class RunStep:
 class RunRecord:
     """Everything recorded in a run. The order of reports doesn't affect decisions.
 
-    ``cited`` contains the source names that the caller reported, which are hidden unless texts are stored in full.
-    ``citations`` contains the citations found in the replies of the run. ``stated`` contains all claims in the replies,
-    judged or not, and ``contradictions`` the contradictions between them. ``output_confidence`` is the lowest value
-    reported, so a later report cannot raise it.
+    ``cited`` contains the source names that the caller reported. Unless texts are stored in full, these names are
+    hidden. ``citations`` contains the citations found in the replies of the run. ``stated`` contains all claims in the
+    replies, whether or not they were judged, and ``contradictions`` contains the contradictions between them.
+    ``output_confidence`` is the lowest value reported, so a later report cannot raise it.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -105,8 +105,8 @@ class RunRecord:
 
 
 def document_json(chunk: Chunk, run_id: str, *, keep_text: bool) -> dict[str, Any]:
-    """Build the JSON that a run stores for a document. It contains a digest to recognize the text. With ``keep_text``,
-    it also contains the text."""
+    """Build the JSON that a run stores for a document. It contains a digest of the text, by which the text is
+    recognized later. With ``keep_text``, it also contains the text."""
     kept = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
     document = {name: getattr(chunk, name) for name in kept}
     if chunk.text:
@@ -137,8 +137,8 @@ def claim_json(verdict: ClaimVerdict) -> dict[str, Any]:
 
 
 def citation_json(citation: Citation, run_id: str, *, keep_text: bool) -> dict[str, Any]:
-    """Build the JSON that a run stores for a citation. Without ``keep_text``, text in its marker is removed. If only
-    the marker identifies the cited document, the text is replaced by a digest."""
+    """Build the JSON that a run stores for a citation. Without ``keep_text``, text in its marker is removed. If the
+    cited document is known only by its marker, the marker is replaced by a digest instead."""
     marker = citation.marker
     if not keep_text and redacted_marker(marker) != marker:
         named = citation.document_index is None
@@ -159,7 +159,7 @@ def contradiction_json(found: Contradiction) -> dict[str, Any]:
 
 def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
     """Return the ``data`` of a step with ``change`` applied to every text that the model or the caller wrote. The names
-    in reported citations are hidden, so that they still count."""
+    in reported citations are replaced by hidden names, so that the citations still count."""
     changed = dict(data)
     if "document" in data:
         changed["document"] = _with_text(data["document"], change)
@@ -295,7 +295,8 @@ class _RecordBuilder:
         self._sentences += data["sentences"]
 
     def _known(self, document: Mapping[str, Any]) -> int:
-        """Return a document's position in the run, identified by id, source and text. A new document is added."""
+        """Return a document's position in the run. Documents are identified by id, source and text. If the document is
+        new, it is added."""
         digest = document.get("digest")
         for place in self._named.get((document["id"], document["source"]), ()):
             if self._digests[place] in (None, digest):
@@ -311,8 +312,8 @@ def _claim(data: Mapping[str, Any], sentences: int) -> Claim:
 
 
 def _verdict(data: Mapping[str, Any], places: Sequence[int], sentences: int) -> ClaimVerdict:
-    """Read a verdict, with document positions mapped by ``places`` and its sentence numbered after the run's sentences
-    so far."""
+    """Read a verdict. ``places`` maps the document positions in the request to positions in the run. ``sentences`` is
+    the number of sentences in earlier requests, by which the sentence number is increased."""
     return ClaimVerdict(
         claim=_claim(data, sentences),
         label=Label(data["label"]),

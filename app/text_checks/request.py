@@ -18,7 +18,7 @@ _FIELDS = frozenset({"text", "sources", "documents", "policy", "options"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
     """A request for a text check. ``policy`` is the id or name of a policy, and ``options`` contains rules to use
-    instead. At most one of them is set. ``paths`` contains the request field of each document in ``chunks``.
+    instead. At most one of the two is set. ``paths`` contains the path in the request of each document in ``chunks``.
     """
 
     text: str
@@ -78,9 +78,9 @@ def _sources(sources: Any, documents: Any, limits: Limits) -> Documents:
 
 
 _OPTION_DEFAULTS = {"min_citations": 0, "min_grounding_score": 0.0}
-"""Defaults for the rules that a text check applies only if the options name them. ``min_grounding_score`` isn't needed,
-because verdicts already depend on the thresholds. ``min_citations`` isn't needed, because the text need not cite the
-documents that it is compared with."""
+"""Rules that are off in a text check unless the options set them. ``min_grounding_score`` is off because verdicts
+already depend on the thresholds. ``min_citations`` is off because the text need not cite the documents that it is
+compared with."""
 
 
 def _rules(options: Any) -> GroundingRules:

@@ -46,8 +46,8 @@ _OPTIONS = "options"
 class Checked:
     """The result of a check.
 
-    ``decisions`` come from the given policy or rules. Without either, there are no decisions. ``judge_ms`` is the time,
-    in milliseconds, during which at least one sentence was being judged. It is None if there was no judge.
+    ``decisions`` contains the decisions of the given policy or rules. If neither is given, it is empty. ``judge_ms`` is
+    the time, in milliseconds, during which at least one sentence was being judged. It is None if there was no judge.
     """
 
     request_id: str
@@ -64,8 +64,8 @@ class Checked:
     @property
     def grounded(self) -> bool:
         """Whether the text is grounded. All of it must have been judged, no claim may be contradicted, the ratio of
-        unverifiable claims must be within the limit, and the policy must allow the text. True for text without
-        claims."""
+        unverifiable claims must be within the limit, and the policy must allow the text. A text without claims is
+        grounded."""
         report = self.report
         judged = report.verdict not in (ReplyVerdict.NO_SOURCES, ReplyVerdict.NOT_CHECKED) and not report.unjudged
         sound = not report.contradicted_count and report.unverifiable_ratio <= self.max_unverifiable_ratio
@@ -182,9 +182,8 @@ class TextChecks:
         return checked
 
     def _check_llm(self, options: GroundingRules, key: GatewayKey | None) -> None:
-        """Check that the caller may use an LLM. LLM calls cost money and send text to another service, so the settings
-        or a policy in scope must allow them. Raises LlmCheckError or KeyLimitError.
-        """
+        """Check that the caller may use an LLM, if ``options`` require one. LLM calls cost money and send text to
+        another service, so the settings or a policy in scope must allow them. Raises LlmCheckError or KeyLimitError."""
         in_scope = self.engine().in_scope(key=key.names if key is not None else None).policies
         allowed = [policy.rules for policy in in_scope if isinstance(policy.rules, GroundingRules)]
         if options.contradiction_action == "correct" and not (
@@ -205,7 +204,7 @@ class TextChecks:
             return Policy(id=_OPTIONS, name=_OPTIONS, category="grounding", rules=request.options, version=0)
         if request.policy is None:
             return None
-        # To a caller, a policy that applies only to other keys is unknown, whatever it does.
+        # A caller must not learn about policies that apply only to other keys, so they are treated as unknown.
         names = key.names if key is not None else None
         named = [
             policy
@@ -237,7 +236,7 @@ class TextChecks:
             llm=llm,
             resolves=partial(names_only_documents, names=names),
         )
-        # A check leaves nothing out, so it also judges reasoning that would be removed from a reply.
+        # A check doesn't leave out any text, so reasoning that would be left out of a reply is judged.
         judges = settings.reasoning_action == "judge" or settings.withholds_unjudged
         answer = request.text if judges else blank_reasoning(request.text)
         return _Judged(

@@ -26,7 +26,7 @@ from policies.types import Policy
 
 
 class StandaloneChecks:
-    """Performs checks as the gateway does. Policies in the file that ``GROUNDLANE_CONFIG`` names can be used by name.
+    """Performs checks as the gateway does. A check can name a policy from the file in ``GROUNDLANE_CONFIG``.
 
     Use it as an async context manager. The first check loads the judge.
     """

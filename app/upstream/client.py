@@ -1,6 +1,6 @@
 """The client for all upstreams. A request is sent to the upstream that serves its model, with retries and fallbacks.
 
-Retries happen only before any part of the reply reaches the caller, and only for requests that are safe to repeat.
+A request is retried only if no part of a reply has reached the caller and if the request is safe to repeat.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ class UpstreamClient:
     upstream. The first receives requests without a model.
 
     ``keys`` provides keys stored as secrets. ``observe`` is called with the kind of each failure that is followed by
-    another attempt. ``transport`` replaces the network, ``sleep`` replaces the pauses between attempts, and
-    ``names_of`` replaces the method, for a client that stands in for another one.
+    another attempt. ``transport`` replaces the network, and ``sleep`` replaces the pauses between attempts.
+    ``names_of`` replaces the method with this name, for example with that of another client.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class UpstreamClient:
         """Call one upstream, with retries."""
         provider = self._providers[route.name]
         for number in range(provider.spec.retries):
-            # The caller's keys are for the upstream that serves the model, not for a fallback.
+            # The caller's keys are meant for the upstream that serves the model. They are not sent to a fallback.
             result = await provider.attempt(request, route.body_format, with_keys=first)
             if not result.again:
                 return result
@@ -115,7 +115,7 @@ class UpstreamClient:
         return self._router.serves(glob)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return all upstreams in the form shown to operators: without secrets, and with their health as seen by this
+        """Return descriptions of all upstreams for operators. They contain no secrets. The health is that seen by this
         process."""
         return [provider.describe() for provider in self._providers.values()]
 
@@ -134,7 +134,8 @@ def decoded(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 class RawBody:
-    """The bytes of the response as received. This is a class, because a generator would have to be closed.
+    """Iterates over the bytes of the response as received. This is a class rather than a generator, because a generator
+    would have to be closed.
 
     Raises UpstreamConnectError or UpstreamTimeoutError.
     """
@@ -156,6 +157,6 @@ def _routed(route: Route, result: AttemptResult) -> RoutedResponse:
     if result.error is not None:
         _log.warning("upstream_failed", upstream=route.name, kind=result.kind, detail=result.detail)
     if result.response is None:
-        # A raised error keeps its frames alive; a copy doesn't keep this result.
+        # A copy is raised, because an error that was raised keeps its stack frames, and thus this result, in memory.
         raise copy(result.error) or UpstreamConnectError("The upstream is unreachable.")
     return RoutedResponse(response=result.response, upstream=route.name, model=route.body_format.model)

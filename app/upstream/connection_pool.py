@@ -26,9 +26,8 @@ _MAX_SPOILT = 32
 class UpstreamConnection(ResponseHandler):
     """A connection that skips interim responses, and fails if there are more than a few of them. aiohttp accepts any
     number. ``requests`` is the number of requests sent on the connection. ``answered`` means that data has arrived
-    since the last request began. It isn't reused
-    after a 204 that announces a body, which would run into the next response.
-    """
+    since the last request began. After a 204 that announces a body, the connection isn't reused, because the body would
+    become part of the next response."""
 
     _interim = 0
     requests = 0
@@ -57,9 +56,8 @@ class UpstreamConnection(ResponseHandler):
             self.transport.close()
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
-        """Report an error to readers of the body too. aiohttp reports invalid HTTP only to readers that wait for the
-        response head.
-        """
+        """Report an error to a reader of the body as well. aiohttp reports invalid HTTP only to a reader that waits for
+        the response head."""
         super().set_exception(exc, *cause)
         body = self._payload
         if body is not None and not body.is_eof() and body.exception() is None:

@@ -14,10 +14,11 @@ import zstandard
 from app.errors import UpstreamConnectError
 
 _PIECE = 32 * 1024
-"""The number of bytes to decompress at a time. Readers count the bytes and stop at their limit. Between pieces, other
+"""The number of bytes to decompress at a time. A reader counts the bytes and stops at its limit. Between pieces, other
 tasks can run."""
 _ZLIB_SLICE = 16 * 1024
-"""The number of compressed bytes to pass to zlib at a time, because the rest is copied after each member of gzip."""
+"""The number of compressed bytes to pass to zlib at a time. It is limited because zlib copies the remaining bytes after
+each gzip member."""
 _GZIP = b"\x1f\x8b"
 _ZSTD_SLICE = 64
 """The number of compressed bytes to pass to zstd at a time. zstd has no output limit, and four bytes can become 128
@@ -36,7 +37,8 @@ class _Decoder(Protocol):
 
 
 class _Zlib:
-    """Decompresses gzip with any number of members, zlib, and raw deflate, which some servers send as ``deflate``."""
+    """Decompresses gzip with any number of members, zlib, and raw deflate. Some servers send raw deflate as
+    ``deflate``."""
 
     def __init__(self) -> None:
         self._start = b""
@@ -60,7 +62,8 @@ class _Zlib:
                 rest = self._inflater.unused_data
 
     def _next(self, data: bytes) -> "zlib._Decompress":
-        """Return the decompressor for ``data``. Only gzip may continue after its end. Raises zlib.error."""
+        """Return the decompressor for ``data``. After the end of the compressed data, only another gzip member may
+        follow. Raises zlib.error."""
         if self._inflater is None:
             self._is_gzip = data.startswith(_GZIP)
         elif not (self._is_gzip and data.startswith(_GZIP)):
@@ -150,7 +153,7 @@ def _decoders(encoding: str) -> Sequence[_Decoder]:
     """Return the decoders for ``encoding``, starting with the encoding that was applied last."""
     names = [name for name in (part.strip().lower() for part in encoding.split(",")) if name not in ("", "identity")]
     if len(names) > 2 or any(name not in _DECODERS for name in names):
-        # The upstream chose the name of the encoding, so the client doesn't receive it.
+        # The message doesn't contain the name of the encoding, because the upstream chose it.
         raise UpstreamConnectError(
             "The upstream's reply has an unsupported Content-Encoding. At most two of these encodings are "
             f"supported: {', '.join(_DECODERS)}."

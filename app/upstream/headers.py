@@ -1,4 +1,4 @@
-"""Selects the headers that are forwarded, and the header in which each kind of upstream receives its key."""
+"""Selects the headers that are forwarded, and the header that contains the key for each kind of upstream."""
 
 import re
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ _HOP_BY_HOP = frozenset(
      "transfer-encoding", "upgrade"}
 )  # fmt: skip
 CALLER_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
-# Headers for a single hop, or only for the gateway. Cookies belong to the dashboard.
+# These headers are for a single hop, or only for the gateway. Cookies belong to the dashboard.
 _NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"} | {
-    # Some servers read a different path, host or method from these headers, which the gateway hasn't checked.
+    # Some servers take the path, host or method from these headers. The gateway hasn't checked those values.
     "x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix",
     "x-forwarded-host", "x-original-host", "x-override-url", "x-real-url", "x-envoy-original-path",
     "x-http-path-override", "x-accel-redirect", "x-http-method", "x-http-method-override", "x-method-override",
@@ -34,7 +34,8 @@ _PARTS = frozenset(
      "requests", "reset", "rpd", "rpm", "second", "status", "tier", "time", "tokens", "tpd", "tpm", "unified",
      "usage", "used", "utilization", "version", "week", "5h", "7d"}
 )  # fmt: skip
-"""The words that may follow these prefixes. A name, too, could be a message."""
+"""The words that may follow these prefixes. Other words are rejected, because the name of a header could contain a
+message."""
 _VALUE = re.compile(
     r"""[\w.:@/+=%~-]*                                                         # an id, a number, a duration, a time
     |[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(?:\s*;\s*[A-Za-z0-9-]+="?[\w.:/+-]+"?)*   # a media type
@@ -42,9 +43,10 @@ _VALUE = re.compile(
     |(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),\ \d\d\ [A-Z][a-z]{2}\ \d{4}\ [\d:]{8}\ GMT""",
     re.ASCII | re.VERBOSE,
 )
-"""The values that are returned. None of them has several words."""
+"""Matches the values that are returned. Sentences don't match, so a value can't contain a message."""
 _RETURNED_UNREAD = _RETURNED | {
-    # A client needs them to read a body that the gateway forwards unchanged: a file, an image, audio.
+    # A client needs these headers to read a body that the gateway forwards unchanged, such as a file, an image or
+    # audio.
     "content-encoding", "content-disposition", "content-range", "accept-ranges", "etag", "last-modified",
     "cache-control", "location",
 }  # fmt: skip
@@ -84,8 +86,8 @@ class OutgoingHeaders:
         self._dropped = {True: _NOT_SENT | own.keys(), False: _NOT_SENT | own.keys() | CALLER_KEYS}
 
     def of(self, headers: Headers, *, accept_encoding: str, with_keys: bool) -> Headers:
-        """Return the caller's headers that are sent upstream. The caller's keys are forwarded only if ``with_keys`` is
-        set."""
+        """Return the headers to send upstream. They include the caller's headers, except those that must not be
+        forwarded. The caller's keys are included only if ``with_keys`` is set."""
         dropped = self._dropped[with_keys] | _named_by_connection(headers)
         kept = [item for item in headers if item[0] not in dropped and not item[0].startswith("x-groundlane-")]
         names = [name for name, _ in kept]
@@ -96,11 +98,11 @@ class OutgoingHeaders:
 
 
 def returned_headers(response: httpx.Response, *, read: bool) -> Headers:
-    """Return the upstream's headers for the client. A header can contain text, so only known headers with a value of a
-    known form are returned: an id, a number, a time or a media type.
+    """Return the upstream's headers for the client. A header can contain text. Therefore, only known headers are
+    returned, and only if the value is an id, a number, a time or a media type.
 
-    ``read`` means that the gateway reads the body. Otherwise, the body is forwarded unchanged, with the headers that
-    describe it.
+    ``read`` means that the gateway reads the body. Otherwise, the body is forwarded unchanged, so headers that describe
+    it are returned too, with any value.
     """
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
     names = _RETURNED if read else _RETURNED_UNREAD

@@ -7,7 +7,7 @@ class KeySource(Protocol):
     """Looks up keys that are stored as secrets."""
 
     def key(self, name: str) -> str | None:
-        """Return the current key with that name from memory, or None if there is none."""
+        """Return the current key with the name ``name`` from memory, or None if there is none."""
         ...
 
 

@@ -1,5 +1,5 @@
-"""Decides which ungoverned paths are forwarded: those that don't generate replies, and those that the operator
-lists."""
+"""Decides which ungoverned paths are forwarded. These are paths that don't generate replies, and paths that the
+operator lists."""
 
 import re
 import unicodedata
@@ -25,8 +25,8 @@ _NOT_FOUND = 404
 
 
 class OpenPaths:
-    """The open paths. ``listed`` is the value of the setting: comma-separated globs, each of which includes the paths
-    below it."""
+    """The ungoverned paths that are forwarded. ``listed`` is the value of the setting ``passthrough``, which contains
+    comma-separated globs. Each glob includes the paths below it."""
 
     def __init__(self, listed: str | None = None) -> None:
         globs = [glob.strip().removeprefix("/").removeprefix("v1/").rstrip("/") for glob in (listed or "").split(",")]
@@ -36,10 +36,9 @@ class OpenPaths:
 
     def check(self, method: str, path: str) -> None:
         """Check that a path may be forwarded. ``path`` is the part of the URL path after ``/v1``, as the client wrote
-        it. Raises InvalidRequestError for a path that an upstream may normalize to a different path, and for other
-        spellings of a governed path. Raises MethodNotAllowedError for a method other than POST on a governed path.
-        Raises UngovernedPathError for a path that is not open.
-        """
+        it. Raises InvalidRequestError for a path that an upstream may normalize to a different path, and for a
+        different spelling of a governed path. Raises MethodNotAllowedError for a method other than POST on a governed
+        path. Raises UngovernedPathError for a path that is not open."""
         plain = _decoded(path)
         segments = [segment.partition(";")[0].strip() for segment in plain.split("/")[1:]]
         if (
@@ -73,7 +72,8 @@ def _writes_no_reply(method: str, path: str) -> bool:
 
 
 def _decoded(path: str) -> str:
-    """Raises InvalidRequestError if the path is percent-encoded too many times."""
+    """Return the path without percent-encoding. Raises InvalidRequestError if the path is percent-encoded too many
+    times."""
     for _ in range(_ENCODINGS):
         plain = unquote(path)
         if plain == path:

@@ -24,9 +24,9 @@ from app.upstream.transport import AiohttpTransport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyFormat:
-    """The format of the body that an upstream needs: its name for the model, and whether it accepts ``documents``.
-    ``renamed`` means that its name for the model differs from the name in the request.
-    """
+    """The format of the body that an upstream needs. ``model`` is the upstream's name for the model, and ``renamed``
+    means that it differs from the name in the request. ``documents`` means that the upstream accepts the field
+    ``documents``."""
 
     model: str | None
     renamed: bool = False
@@ -88,8 +88,7 @@ def url_of(spec: UpstreamSpec, path: str, query: str, model: str | None) -> str:
 @lru_cache(maxsize=256)
 def parsed(url: str) -> tuple[httpx.URL, bytes]:
     """Return the URL without credentials, and its exact path and query as bytes. ``url`` has one character for each
-    byte. Raises InvalidRequestError, because only the client's part of the URL can be invalid.
-    """
+    byte. Raises InvalidRequestError if the URL is invalid. Only the part that comes from the client can be."""
     slash = url.find("/", url.index("://") + 3)
     target = url[slash:] if slash >= 0 else "/"
     try:
@@ -148,7 +147,7 @@ class Provider:
         self._transport = transport or _transport_of(spec)
 
     async def attempt(self, request: UpstreamRequest, body_format: BodyFormat, *, with_keys: bool) -> AttemptResult:
-        """Send once. The response in the result is open. The caller must close it."""
+        """Send the request once. The response in the result is open, and the caller must close it."""
         spec = self.spec
         headers = self._headers().of(
             request.headers, accept_encoding=request.accept_encoding, with_keys=with_keys and not self._has_key
@@ -156,7 +155,8 @@ class Provider:
         url, target = parsed(url_of(spec, request.path, request.query, body_format.model))
         content = request.content(body_format) if callable(request.content) else request.content
         try:
-            # Not through httpx.AsyncClient: a gateway must not add cookies, redirects or credentials.
+            # The transport is called directly. httpx.AsyncClient would add cookies and credentials and follow
+            # redirects, which a gateway must not do.
             response = await self._transport.handle_async_request(
                 _httpx_request(request.method, url, headers, content, target)
             )
@@ -188,7 +188,8 @@ class Provider:
         return self._outgoing
 
     def describe(self) -> dict[str, Any]:
-        """Return the upstream in the form shown to operators: without keys and headers, which may be secret."""
+        """Return a description of the upstream for operators. It contains no keys and no headers, because these may be
+        secret."""
         spec, health = self.spec, self.health
         url = httpx.URL(spec.base_url)
         return {
@@ -232,8 +233,8 @@ def _httpx_request(
 
 
 def _basic_auth(base_url: str) -> dict[str, str]:
-    """Return the header for a user and password in the URL. Only the settings allow them, not the configuration
-    file."""
+    """Return the header for the user and password in the URL, if there are any. A URL in the settings may contain them,
+    but not a URL in the configuration file."""
     url = httpx.URL(base_url)
     if not url.userinfo:
         return {}
@@ -241,5 +242,5 @@ def _basic_auth(base_url: str) -> dict[str, str]:
 
 
 def _on_the_wire(text: str) -> str:
-    """Return the text as UTF-8, with one character for each byte."""
+    """Encode the text in UTF-8, and return a string with one character for each byte."""
     return text.encode().decode("latin-1")

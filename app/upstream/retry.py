@@ -13,7 +13,7 @@ from app.errors import UpstreamConnectError, UpstreamTimeoutError
 
 _TOO_MANY = 429
 _UNAVAILABLE = frozenset({502, 503, 504, 529})
-"""The statuses of an unavailable upstream. 529 is Anthropic's "overloaded"."""
+"""The statuses that mean that the upstream is unavailable. 529 is Anthropic's status for "overloaded"."""
 
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 4.0
@@ -66,12 +66,13 @@ def result_of_response(
 
 
 def result_of_error(error: httpx.HTTPError, *, replayable: bool, repeatable: bool) -> AttemptResult:
-    """Classify a failure before a response. ``replayable`` means that the body of the request is still available."""
+    """Classify a failure that occurred before there was a response. ``replayable`` means that the body of the request
+    is still available."""
     ours, detail = translate(error), _detail(error)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return AttemptResult(error=ours, kind="connect", detail=detail, again=replayable, elsewhere=replayable)
     if isinstance(error, httpx.TimeoutException):
-        # The upstream may still be working on the request, so the same upstream isn't called again.
+        # The upstream may still be working on the request, so it isn't called again.
         return AttemptResult(error=ours, kind="timeout", detail=detail, elsewhere=repeatable)
     return AttemptResult(error=ours, kind="connect", detail=detail, again=repeatable, elsewhere=repeatable)
 
@@ -90,9 +91,9 @@ def translate(error: httpx.HTTPError) -> UpstreamConnectError | UpstreamTimeoutE
 
 
 def pause(attempt: int, after_s: float) -> float:
-    """Return the number of seconds to wait after attempt number ``attempt``, counted from 0. It is random, so that
-    callers that failed together don't retry together. It is at least as long as the upstream asked for.
-    """
+    """Return the number of seconds to wait after attempt number ``attempt``, counted from 0. The pause is random, so
+    that callers that failed together don't retry together. It is never shorter than ``after_s``, the pause that the
+    upstream asked for."""
     longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt)
     return after_s + _RANDOM.uniform(0.5, 1.0) * longest
 

@@ -1,4 +1,4 @@
-"""Selects the upstream that serves a model, its name for the model, and its fallbacks."""
+"""Selects the upstream that serves a model, the upstream's name for the model, and its fallbacks."""
 
 import re
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ class Route:
 
 
 class Router:
-    """Finds the upstreams for a model: the first upstream whose ``models`` match, followed by its fallbacks. Each
-    upstream has separate model names."""
+    """Finds the upstreams for a model. These are the first upstream whose ``models`` match, followed by its fallbacks.
+    Each upstream may have a different name for the model."""
 
     def __init__(self, specs: Sequence[UpstreamSpec]) -> None:
         self._matchers = {spec.name: _ModelMatcher(spec) for spec in specs}
@@ -32,14 +32,14 @@ class Router:
         """Return the routes for ``model``, in order. There are none if no upstream serves the model. Without a model,
         the first upstream is used."""
         if (known := self._cache.get(model)) is None:
-            if len(self._cache) >= _CACHED:  # clients choose the names
+            if len(self._cache) >= _CACHED:  # clients choose the names, so there may be any number of them
                 self._cache.clear()
             known = self._cache[model] = self._find(model)
         return known
 
     def serves(self, glob: str) -> bool:
-        """Return whether an upstream serves a model that matches ``glob``, which is a name or a shell glob. Two globs
-        are assumed to have a model in common."""
+        """Return whether an upstream serves a model that matches ``glob``, which is a name or a shell glob. If the
+        upstream's own pattern is a glob too, the two are assumed to have a model in common."""
         if not _is_glob(glob):
             return bool(self.routes(glob))
         specs = [matcher.spec for matcher in self._matchers.values()]
@@ -89,7 +89,8 @@ class _ModelMatcher:
         return model in self.spec.alias or any(glob.match(model) for glob in self._models)
 
     def name_of(self, model: str) -> str:
-        """Return the upstream's name for ``model``. An alias that equals the name takes precedence over a glob."""
+        """Return the upstream's name for ``model``. An alias for exactly this name takes precedence over aliases with
+        globs."""
         if model in self.spec.alias:
             return self.spec.alias[model]
         return next((name for glob, name in self._alias if glob.match(model)), model)

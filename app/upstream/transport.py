@@ -1,9 +1,9 @@
 """The connections to one upstream. Implements httpx's transport interface on aiohttp's connection pool, whose parser is
 written in C.
 
-It has features that other transports lack. The request target and headers are sent byte for byte. The time to the first
-byte and the time between bytes have separate limits. Each failure raises a specific httpx error, on which retries
-depend. Closing a response that wasn't read completely closes its connection.
+This transport has features that other transports lack. The request target and headers are sent byte for byte. The time
+to the first byte and the time between bytes have separate limits. Each kind of failure raises a specific httpx error,
+which determines whether the request is retried. Closing a response that wasn't read completely closes its connection.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             response.close()
             raise httpx.RemoteProtocolError(f"invalid status {response.status}")
         first_s = timeouts.first_byte - (loop.time() - started)
-        if first_s <= 0:  # the rest was spent on connecting, which has a separate limit
+        if first_s <= 0:  # connecting took the time, and has a separate limit
             first_s += timeouts.connect
         body = _Body(response, first_s=first_s, between_s=timeouts.between_bytes)
         return httpx.Response(response.status, headers=response.raw_headers, stream=body)
@@ -119,7 +119,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             raise _translated(error) from error
 
     def _open(self) -> aiohttp.ClientSession:
-        # Made inside the running loop, on first use.
+        # The session is created on first use, because this must happen while the event loop is running.
         self._session = aiohttp.ClientSession(
             connector=ConnectionPool(limit=self._connections, tls=self._tls),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -133,9 +133,8 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
 
 class _Upload:
-    """A request body that is sent while it is received. The time that the source takes is not limited. Only the
-    upstream has a time limit, for reading a piece and for responding after the last piece.
-    """
+    """A request body that is sent upstream while it is received from a source. There is no limit on the time that the
+    source takes. The upstream has a time limit for reading each piece, and for responding after the last piece."""
 
     def __init__(self, source: object, *, limit_s: float) -> None:
         self.error: Exception | None = None
@@ -146,7 +145,7 @@ class _Upload:
         self._deadline: asyncio.Timeout | None = None
 
     async def read(self, deadline: asyncio.Timeout) -> AsyncIterator[bytes]:
-        """Yield the pieces. Each piece extends ``deadline``, until there is a response."""
+        """Yield the pieces of the body. Each piece extends ``deadline``, until there is a response."""
         self._deadline = deadline
         try:
             self._allow(None)
@@ -161,8 +160,8 @@ class _Upload:
         self._allow(self._limit_s)
 
     def answered(self) -> float:
-        """End the deadline. Return the time at which everything had been sent, or the current time if the upstream
-        responded before that."""
+        """End the deadline. Return the time at which the whole body had been sent, or the current time if the upstream
+        responded earlier."""
         self._deadline = None
         return self._loop.time() if self.sent_at is None else self.sent_at
 
@@ -178,9 +177,10 @@ class _Body(httpx.AsyncByteStream):
         self._response, self._first_s, self._between_s = response, first_s, between_s
         self._loop = asyncio.get_running_loop()
         self._due: float | None = None
-        """When the current wait for data times out. None while no caller waits."""
+        """The time at which the current wait for data times out. None while no caller waits."""
         self._next_check: asyncio.TimerHandle | None = None
-        """A single timer for all waits, because a timer for each piece takes longer than reading the piece."""
+        """The timer for the next check. A single timer is used for all waits, because creating a timer for each piece
+        takes longer than reading the piece."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         content, limit_s = self._response.content, self._first_s
@@ -195,7 +195,8 @@ class _Body(httpx.AsyncByteStream):
                     data = await content.readany()
                     self._due = None
             except (aiohttp.ClientError, TimeoutError) as error:
-                if left := content._read_nowait(-1):  # aiohttp raises before it returns the data received so far
+                # aiohttp raises the error before it returns the data received so far
+                if left := content._read_nowait(-1):
                     yield left
                 raise _translated(error) from error
             if data:
@@ -203,7 +204,7 @@ class _Body(httpx.AsyncByteStream):
             limit_s = self._between_s
 
     def _check(self) -> None:
-        """End a wait that has timed out, or check again when it does."""
+        """End the wait if it has timed out. Otherwise, schedule a check for the time when it will."""
         if self._next_check is not None:
             self._next_check.cancel()
             self._next_check = None
@@ -217,7 +218,8 @@ class _Body(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         self._due = None
         self._check()
-        # Once a response has been read to its end, its connection is already back in the pool.
+        # If the response has been read to its end, its connection is already back in the pool, and this call has no
+        # effect.
         self._response.close()
 
 
@@ -238,14 +240,13 @@ def _url(scheme: str, netloc: str, target: bytes) -> URL:
 
 
 def _headers_of(request: httpx.Request) -> list[tuple[str, str]]:
-    # aiohttp frames the body itself.
+    # aiohttp sets ``Transfer-Encoding`` itself.
     return [(_text(name), _text(value)) for name, value in request.headers.raw if name.lower() != b"transfer-encoding"]
 
 
 def _text(raw: bytes) -> str:
-    """Return the string that aiohttp encodes to ``raw`` in UTF-8. Bytes that aren't UTF-8 are read as Latin-1 and sent
-    as UTF-8.
-    """
+    """Return the string whose UTF-8 encoding by aiohttp is ``raw``. If ``raw`` isn't UTF-8, it is read as Latin-1, so
+    it is sent as different bytes."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -258,8 +259,8 @@ def _content_of(request: httpx.Request) -> bytes | BytesIO | None:
 
 
 def _translated(error: Exception) -> httpx.TransportError:
-    """Convert an aiohttp error to httpx's. After a ConnectError or ConnectTimeout, the upstream cannot have seen the
-    request. The message is for the log. It contains neither the query of the URL nor any part of a response.
+    """Convert an aiohttp error to an httpx error. A ConnectError or ConnectTimeout means that the upstream can't have
+    seen the request. The message is for the log. It contains neither the query of the URL nor any part of a response.
     """
     match error:
         case aiohttp.ConnectionTimeoutError():

@@ -1,5 +1,5 @@
 """Notifies all workers of changes to policies, keys and secrets. The database contains a revision counter for each of
-these kinds."""
+these kinds of data."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,8 +22,8 @@ Reload = Callable[[], Awaitable[None]]
 
 
 async def announce_change(database: Database, connection: AsyncConnection, name: str) -> None:
-    """Announce a change to all workers. Call this first in the transaction, because its lock serializes changes on
-    PostgreSQL."""
+    """Announce a change to all workers. Call this function first in the transaction, because it takes a lock that
+    serializes changes on PostgreSQL."""
     await connection.execute(database.insert_ignore(meta), [{"key": name, "value": "0"}])
     next_revision = cast(cast(meta.c.value, Integer) + 1, String)
     await connection.execute(update(meta).where(meta.c.key == name).values(value=next_revision))
@@ -71,7 +71,8 @@ class ChangeWatcher:
         while not await self._stopped():
             try:
                 await self._check()
-            except Exception as error:  # Any error is survived, because a stopped watcher would miss all later changes.
+            # The watcher continues after any error, because it would otherwise miss all later changes.
+            except Exception as error:
                 if not failing:
                     _log.warning("change_check_failed", error=type(error).__name__)
                 failing = True
@@ -81,7 +82,8 @@ class ChangeWatcher:
                 failing = False
 
     async def _check(self) -> None:
-        # Counters are read before the data, so that a change in between is seen twice rather than missed.
+        # The counters are read before the data. If a change happens in between, the data is reloaded once more, but no
+        # change is missed.
         for name, revision in (await self._stored()).items():
             if revision != self._seen.get(name):
                 await self._reloads[name]()

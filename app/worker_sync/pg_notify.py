@@ -26,13 +26,12 @@ async def notify(database: Database, connection: AsyncConnection, payload: str) 
 
 
 class NotifyListener:
-    """Calls ``callback`` on every notification. It also calls it when listening starts, because earlier notifications
-    were missed.
+    """Calls ``callback`` on every notification, and when listening starts, because earlier notifications were missed.
 
-    It uses a separate connection outside the pool, and checks this connection every ``probe_s`` seconds. If the
-    connection is lost, it reconnects at growing intervals. ``retry_s`` contains the shortest and the longest interval
-    in seconds. Don't rely on notifications alone. Some can be missed, and a proxy that pools by transaction delivers
-    none.
+    The listener uses a separate connection outside the pool, and checks this connection every ``probe_s`` seconds. If
+    the connection is lost, the listener tries to reconnect at growing intervals. ``retry_s`` contains the shortest and
+    the longest interval in seconds. Don't rely on notifications alone. Some may be missed, and a proxy that pools
+    connections per transaction delivers none.
     """
 
     def __init__(
@@ -72,11 +71,13 @@ class NotifyListener:
                     failing, retry_s = False, self._first_retry_s
                     self._callback()
                     await self._until(lost, connection)
-            except Exception as error:  # Drivers raise all kinds of errors. Meanwhile, changes are found by polling.
+            # Drivers raise many types of errors. Until the listener has reconnected, changes are found by polling.
+            except Exception as error:
                 if not failing:
                     _log.warning("change_notifications_lost", error=type(error).__name__)
                 failing = True
-            # All workers lose the database at the same moment, but must not all reconnect at once.
+            # All workers lose the database at the same moment. The pause is random, so that they don't all reconnect at
+            # once.
             await asyncio.sleep(retry_s * _RANDOM.uniform(0.5, 1.0))
             retry_s = min(retry_s * 2, self._last_retry_s)
 

@@ -1,4 +1,4 @@
-"""Tracks the live worker processes and the policy versions that each of them has loaded."""
+"""Tracks the live worker processes, and the policy versions that each process has loaded."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ class LoadedPolicies(Protocol):
     def loaded_versions(self) -> Mapping[str, int]: ...
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` each time policies are loaded."""
+        """Register ``callback``, which is called each time policies are loaded."""
         ...
 
 

@@ -3,9 +3,9 @@ one core.
 
     python -m benchmarks.judging.judge_speed --plain FOLDER
 
-``FOLDER`` contains ``fp32.onnx`` and ``int8.onnx``, which ``python -m judges.training plain`` writes. Each judges a
-reply of ten sentences against five chunks of 150 words. The two alternate in one run, and the CPU time includes reading
-the evidence.
+``FOLDER`` contains ``fp32.onnx`` and ``int8.onnx``, which ``python -m judges.training plain`` writes. Each model judges
+a reply of ten sentences against five chunks of 150 words. The models take turns in one run, and the CPU time includes
+reading the evidence.
 """
 
 import argparse

@@ -5,8 +5,8 @@
 
 Eight clients check replies as fast as possible. Each reply has five sentences and five new chunks of 150 words. The CPU
 time includes this process and all processes whose command lines contain the given words. ``--key`` is the API key, if
-the server requires one. The exit code is 1 if a verdict differs from that of the in-process judge. To test this, you
-can kill a replica during the run.
+the server requires one. The exit code is 1 if a verdict differs from that of the in-process judge. To test a failure,
+you can kill a replica during the run.
 """
 
 import argparse

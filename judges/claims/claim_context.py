@@ -54,18 +54,18 @@ def last_question(text: str) -> str:
 
 class OuterLines(Struct, frozen=True):
     """The lines that introduce a list item, nearest last: the heading, the parent item, and the lead-in that ends with
-    a colon. For any other sentence, only the heading.
+    a colon. Any other sentence has only a heading.
     """
 
     heading: str
     lines: tuple[str, ...] = ()
     nearest: str = ""
-    """The line closest to the item, even if it makes no claim of its own ("Here are the steps:") and is therefore not
-    in ``lines``. If there is no such line, this is the heading."""
+    """The introducing line closest to the item. A line that makes no claim ("Here are the steps:") counts here,
+    although it isn't in ``lines``. If there is no such line, this is the heading."""
 
 
 class ContextFinder:
-    """Finds the context of claims. ``stated`` returns the claims in a sentence as text, or ""."""
+    """Finds the context of claims. ``stated`` returns the claims in a sentence as one text, or "" if there are none."""
 
     def __init__(self, rules: ClaimRules, stated: Callable[[Sentence], str]) -> None:
         self._rules = rules
@@ -73,7 +73,7 @@ class ContextFinder:
         self._points_back = lru_cache(maxsize=256)(self._read_points_back)
 
     def above(self, sentence: Sentence, previous: Sequence[Sentence]) -> OuterLines:
-        """Return the lines above ``sentence``, from the sentences before it."""
+        """Find the lines that introduce ``sentence`` among the ``previous`` sentences."""
         recent = [one for one in previous[-_MAX_LOOK_BACK:] if one.index >= 0]
         listed, nearest = starts_item(sentence), ""
         below, indent = sentence, _indent(recent)
@@ -124,8 +124,8 @@ class ContextFinder:
         return "", ""
 
     def _referent(self, text: str, previous: Sequence[Sentence]) -> str:
-        """Return the claim that ``text`` refers back to: the last one that names a subject if ``text`` begins with a
-        pronoun, or the last one if it begins with a connective.
+        """Return the claim that ``text`` refers back to. If ``text`` begins with a pronoun, this is the last claim that
+        names its subject. If it begins with a connective, this is the last claim.
         """
         return (
             self._antecedent(previous) if self._rules.pronouns.match(fold(text)) else self._statement_before(previous)
@@ -149,7 +149,7 @@ class ContextFinder:
         return nearest if named == nearest else f"{named} {nearest}"
 
     def _statements(self, previous: Sequence[Sentence]) -> Iterator[str]:
-        """Yield the preceding claims back to the heading, last one first."""
+        """Yield the preceding claims, last one first, up to and including the nearest heading."""
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
             if sentence.index < 0:
                 return
@@ -163,8 +163,9 @@ class ContextFinder:
     def asked_before(
         self, previous: Sequence[Sentence], message: str | None, is_courtesy: Callable[[str], bool]
     ) -> tuple[str | None, bool]:
-        """Return the text that a "yes" after ``previous`` may answer, and whether a claim was made since that text. The
-        text is the nearest question, a label or refusal that only courtesies follow, or the user's ``message``."""
+        """Return the text that a "yes" after ``previous`` may answer, and whether a claim follows that text. The text
+        is the nearest question, or the nearest label or refusal if only courtesies follow it, or else the user's
+        ``message``."""
         stated = False
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
             if sentence.index < 0:
@@ -188,8 +189,8 @@ class ContextFinder:
 
     @staticmethod
     def unexpected_number(sentence: Sentence, previous: Sequence[Sentence], *, label: bool = False) -> str:
-        """Return the number of a list item or, with ``label``, of a label, if it isn't the first and the previous one
-        is missing above it ("8." without a "7."). Otherwise, return ""."""
+        """Return the number of a list item (or, with ``label``, of a label) if the number before it is missing ("8."
+        without a "7."). If it isn't missing, or if this is the first number, return ""."""
         numbers = _numbers_of(sentence.text, sentence.plain if label else "")
         wanted = {before for number in numbers for before in _before(number)}
         if not numbers or () in wanted:
@@ -215,7 +216,7 @@ def fold(text: str) -> str:
 
 
 def has_words(text: str) -> bool:
-    """Return whether ``text`` contains a word; punctuation and addresses alone are not words."""
+    """Return whether ``text`` contains a word. Punctuation and addresses don't count as words."""
     return any(map(str.isalnum, _ADDRESS.sub("", text)))
 
 
@@ -226,8 +227,8 @@ def starts_item(sentence: Sentence) -> bool:
 
 @lru_cache(maxsize=256)
 def _numbers_of(raw: str, plain: str) -> frozenset[tuple[int | str, ...]]:
-    """Return what the number at the beginning of a text may mean: (8, 1) for "8.1.", ("roman", 5) and ("letter", 22)
-    for "v)". A number in ``raw`` text must be that of a list item."""
+    """Return the possible meanings of the number that a text begins with: (8, 1) for "8.1.", but ("roman", 5) and
+    ("letter", 22) for "v)". In ``raw``, only the number of a list item counts; in ``plain``, any numbering does."""
     if found := _NUMBER.match(raw):
         return frozenset([(int(found[1]),)])
     found = _NUMBERING.match(plain.lower())
@@ -243,7 +244,8 @@ def _numbers_of(raw: str, plain: str) -> frozenset[tuple[int | str, ...]]:
 
 
 def _before(number: tuple[int | str, ...]) -> Sequence[tuple[int | str, ...]]:
-    """Return the numbers that may precede ``number``; () if it can be the first."""
+    """Return the numbers that may come directly before ``number``. A () among them means that ``number`` can be the
+    first."""
     *outer, last = number
     if last != 1:
         return [(*outer, int(last) - 1)]
@@ -264,8 +266,8 @@ def is_title(sentence: Sentence) -> bool:
 
 
 def _is_above(earlier: Sentence, its_indent: int, below: Sentence, indent: int) -> bool:
-    """Return whether ``earlier`` contains ``below``: ``below`` is indented further, or is a bullet under a numbered
-    title."""
+    """Return whether ``below`` is part of the item ``earlier``, because it is indented further or is a bullet under a
+    numbered title."""
     return its_indent < indent or bool(_NUMBERED_TITLE.match(earlier.text) and not _NUMBERED.match(below.text))
 
 

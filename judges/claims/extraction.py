@@ -30,7 +30,8 @@ _NOTE = re.compile(r"\s*(?:\[\^|[¹²³⁴-⁹])")
 _DIGITS = re.compile(r"\d+")
 _MIN_CLAUSE_WORDS = 4
 _MAX_MESSAGE = 600
-"""Maximum number of characters of a message that a "yes" may answer as a whole."""
+"""Maximum length, in characters, of a message that a "yes" may answer as a whole. In a longer message, a "yes" answers
+only the paragraph with the question."""
 _START = attrgetter("start")
 
 
@@ -48,17 +49,17 @@ class HeuristicClaimExtractor:
     """Finds the claims in a reply without a model. Implements ``judges.protocols.ClaimExtractor``.
 
     A sentence is a single claim, unless semicolons divide it into clauses: then each clause is a claim. Text on the
-    closed list in ``judges.claims.harmless`` is not a claim, whether it stands alone or introduces one. All other text
-    of a sentence is inside the span of a claim. A claim's ``context`` is the text needed to understand it, such as the
-    sentence that its pronoun or connective refers to, or the lead-in of its list.
+    closed list in ``judges.claims.harmless`` is not a claim, whether it stands alone or introduces a claim. All other
+    text in a sentence belongs to the span of a claim. A claim's ``context`` is the text needed to understand it, such
+    as the sentence that its pronoun or connective refers to, or the lead-in of its list.
 
     Args:
         known: the text of the question and the documents. Without it, every heading or topic counts as known.
         resolves: returns whether a bracketed text is a citation marker that names one of the documents. Without it,
             everything that looks like a marker is treated as one.
         languages: codes of the phrase tables to use. Raises ValueError for a language without a table.
-        message: the user's message, which a "yes" or a courtesy may answer: None if it isn't known, "" if there is
-            none.
+        message: the user's message, which a "yes" or a courtesy may answer. None means that it isn't known, "" that
+            there is none.
     """
 
     def __init__(
@@ -82,8 +83,7 @@ class HeuristicClaimExtractor:
         self._statements: dict[int, tuple[Sentence, str]] = {}
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims in ``sentence``; empty if it makes none. ``previous`` are the sentences before it, in
-        order."""
+        """Return the claims in ``sentence``, if any. ``previous`` holds the sentences before it, in order."""
         return await run(len(sentence.text) <= MAX_INLINE_CHARS, self._claims_of, sentence, previous)
 
     def _claims_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
@@ -118,7 +118,7 @@ class HeuristicClaimExtractor:
         return []
 
     def _clauses_of(self, sentence: Sentence, pieces: Sequence[Fragment] = ()) -> Sequence[_Clause]:
-        """Return the clauses of ``sentence``. Pass its fragments if they are already known."""
+        """Return the clauses of ``sentence``. ``pieces`` are its fragments, if they are already known."""
         key = (sentence.index, sentence.text)
         found = self._clauses.get(key)
         if found is None:
@@ -153,7 +153,7 @@ class HeuristicClaimExtractor:
         return stated
 
     def _clause(self, text: str) -> tuple[str, str] | None:
-        """Return the statement in a clause without its introduction, and the question that the clause repeats. Return
+        """Return the statement in a clause, without its introduction, and the question that the clause repeats. Return
         None if the clause states nothing."""
         harmless, asked = self._harmless, ""
         label = self._rules.labels.match(fold(text))
@@ -195,8 +195,8 @@ class HeuristicClaimExtractor:
         return text[found.end() - 2 :] if found else text
 
     def _without_introduction(self, text: str) -> tuple[str, str]:
-        """Return the question that ``text`` repeats (or ""), and ``text`` without that question, without an
-        announcement of the answer, and without any general mention of the documents."""
+        """Return the question that ``text`` repeats (or ""), and the rest of ``text``. Announcements of the answer and
+        general mentions of the documents ("according to the documents") are removed from the rest."""
         rules, asked = self._rules, ""
         if (opener := rules.openers.match(fold(text))) and self._harmless.introduces(opener[0]):
             question = _QUOTED.search(opener[0])
@@ -210,7 +210,8 @@ class HeuristicClaimExtractor:
         return asked, text[: trailing.start()] + text[trailing.end() :]
 
     def _names_documents(self, attribution: str) -> bool:
-        """Return whether every number in a mention of the documents is a document's number or occurs in a document."""
+        """Return whether each number in a phrase that mentions documents is the number of a document or occurs in
+        one."""
         resolves = self._resolves
         return self._harmless.knows_numbers(attribution) or (
             resolves is None or all(resolves(f"[{number}]") for number in _DIGITS.findall(attribution))
@@ -218,8 +219,8 @@ class HeuristicClaimExtractor:
 
     def _answered(self, text: str, clauses: Sequence[_Clause], previous: Sequence[Sentence]) -> str | None:
         """If ``text`` answers the preceding question with "yes", "no" or a courtesy that may mean either, return the
-        question followed by ``text``; otherwise, return None. If a courtesy is only the beginning of ``text`` and the
-        rest makes claims (``clauses``), return ``text`` without the question."""
+        question followed by ``text``. If only the beginning of ``text`` is a courtesy and the rest makes claims
+        (``clauses``), return ``text`` alone. If it isn't an answer, return None."""
         harmless = self._harmless
         if not harmless.is_answer(text):
             return None
@@ -316,7 +317,7 @@ def _without(prefix: re.Match[str] | None, text: str) -> str:
 
 
 def _parts(text: str, pieces: Sequence[Fragment]) -> list[tuple[int, int, str]]:
-    """Return the positions of a sentence's clauses, and the text of each that a judge reads. Semicolons separate
+    """Return the position of each clause in a sentence, with the text that a judge reads for it. Semicolons separate
     clauses, unless the sentence has brackets or quotations."""
     cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
     spans = [_trimmed(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
@@ -333,7 +334,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _read(pieces: Sequence[Fragment], start: int, end: int) -> str:
-    """Return the part of the characters ``[start, end)`` that a judge reads."""
+    """Return the text that a judge reads for the characters from ``start`` up to ``end``."""
     inside = []
     for place in range(max(0, bisect_right(pieces, start, key=_START) - 1), len(pieces)):
         piece = pieces[place]

@@ -33,24 +33,24 @@ from judges.text.languages.rules import (
 
 _ALSO: Final = re.compile(r"\s*(?:(?:or|nor|and|oder|noch|und|ou|ni|et|o|y)\s+)?(?P<asks>(?:whether|if|ob|si)\b)?")
 _SUBORDINATE: Final = re.compile(r"\s*(?:ob|wie|was|wann|welche\w*|wer|wo)\b")
-"""German subordinate clauses, which follow a comma."""
+"""The beginning of a German subordinate clause, which follows a comma."""
 _ASKED: Final = re.compile(
     r"\b(?:whether|if|ob|si|(?P<degree>how|wie|comment|cómo)|(?P<given>what|when|where|which|who|whose|why|was|wann"
     r"|welche\w*|wer|wo|warum|quand|quel\w*|qui|où|pourquoi|cuándo|cuál\w*|quién|dónde|qué))\b"
 )
-"""The beginning of an indirect question. Unless it asks for yes or no, or for a degree, it takes the rest for
-granted."""
+"""The beginning of an indirect question. Unless the question asks for yes or no, or for a degree, it presupposes its
+content: "when the fee is due" presupposes a fee."""
 _CLAUSE: Final = re.compile(r"[,;:–—](?=\s)|\b(?:but|however|aber|jedoch|mais|pero|sino)\b")
 _EXCEPTING: Final = DENYING | {"than", "als", "besides", "sauf", "außer", "salvo"}
-"""Words that make the object of a refusal a statement: "anything other than ice"."""
+"""Words that turn the object of a refusal into a statement: "anything other than ice"."""
 _QUESTION: Final = re.compile(r"[?？]\s*\Z")
 _LED: Final = " ,:;!.…–—-"
 """Punctuation around an introduction."""
 _THAT: Final = re.compile(r"(?<!\w)(?:that|dass|que)\s+(?!you\b|i\b|we\b|sie\b|ich\b|wir\b|vous\b|je\b|nous\b)")
-"""Words in a question that introduce text stated as a fact."""
+"""A conjunction in a question after which a fact is stated ("Did you know that ...")."""
 _FOOTNOTE: Final = re.compile(r"\s*+(?:\[\^(?P<label>[\w-]{1,20})\]|[¹²³⁴-⁹]{1,2})?\s*+:?\s*+")
 _USER: Final = frozenset(["you", "du", "vous", "usted"])
-"""Words for the user, about whom an indirect question may ask: "which plan you have"."""
+"""Pronouns for the user. An indirect question may ask about the user ("which plan you have")."""
 _MAX_TOPIC_CHARS: Final = 160
 
 
@@ -64,15 +64,15 @@ class HarmlessText:
         self._words = KnownWords(known, self._table)
         self._rules = claim_rules(tuple(languages))
         self._read: tuple[str, int] = "", 0
-        """The text that ``prefix`` read last, and the result, because each sentence is read twice."""
+        """The text that ``prefix`` read last, with the result. It is cached because each sentence is read twice."""
 
     @cached_property
     def _labels(self) -> Labels:
         return Labels(self._words, self._table)
 
     def prefix(self, text: str) -> int:
-        """Return the length of the introduction in ``text``: a courtesy before a comma, "I think that", "Did you know
-        that". Return 0 if there is none or nothing follows it."""
+        """Return the length of the introduction in ``text`` (a courtesy before a comma, "I think that", "Did you know
+        that"). Return 0 if there is none, or if nothing follows it."""
         read, at = self._read
         if read == text:
             return at
@@ -132,8 +132,8 @@ class HarmlessText:
         return not STATING.isdisjoint(words_of(text))
 
     def refusal(self, text: str) -> int:
-        """Return the length of the refusal at the start of ``text``, or 0 if there is none or it names something that
-        is missing from the question and the documents."""
+        """Return the length of the refusal at the start of ``text``. Return 0 if there is none, or if it names
+        something that is missing from the question and the documents."""
         folded = fold(text)
         filler = self._rules.fillers.match(folded)
         found = self._rules.refusals.match(folded, filler.end()) if filler else None
@@ -151,7 +151,8 @@ class HarmlessText:
         return end if self._is_refused(phrase, folded[found.end() : end].rstrip(f" {END_MARKS}?;—–-")) else 0
 
     def _end_of_refusal(self, folded: str, at: int) -> int:
-        """Return where the clause of a refusal ends: at a comma, unless another object of the refusal follows it."""
+        """Return the position at which the clause of a refusal ends. A comma ends it, unless another object of the
+        refusal follows."""
         for mark in _CLAUSE.finditer(folded, at):
             if _SUBORDINATE.match(folded, mark.end()):
                 continue
@@ -203,9 +204,9 @@ class HarmlessText:
         return not JOINS.search(text[asked.end() :]) and self._is_open(asked, text[asked.end() :])
 
     def _is_open(self, asked: re.Match[str], clause: str) -> bool:
-        """Return whether an indirect question takes nothing for granted: "whether the fee is due", "how long". Other
-        questions may repeat what the user asked, about any subject: "when the fee is due" if the user asked when a
-        bill is due.
+        """Return whether an indirect question presupposes nothing, as in "whether the fee is due" or "how long". Any
+        other question must repeat what the user asked, but may do so about another subject: "when the fee is due" if
+        the user asked when a bill is due.
         """
         if not (asked["given"] or (asked["degree"] and not DEGREE.match(clause))):
             return True
@@ -220,8 +221,8 @@ class HarmlessText:
         )
 
     def _suggests(self, asked: str) -> bool:
-        """Return whether a question to the user, after its beginning, suggests something: it has numbers or negations,
-        or an indirect question that takes something for granted."""
+        """Return whether the rest of a question to the user suggests a fact, because it contains a number, a negation,
+        or an indirect question that presupposes something."""
         found = _ASKED.search(asked)
         return not self._words.counts_nothing(words_of(asked)) or (
             found is not None and not self._is_open(found, asked[found.end() :])
@@ -229,8 +230,9 @@ class HarmlessText:
 
     def is_label(self, text: str, *, numbers: bool = False, numbering: bool = False) -> bool:
         """Return whether ``text`` (a heading, table header or lead-in) contains only function words and words from the
-        question or the documents. With ``numbers``, their numbers are allowed too, as in the name of a source.
-        ``numbering`` says that the number before the text continues the numbers above it.
+        question or the documents. With ``numbers``, it may also contain numbers from the question or the documents, as
+        in the name of a source. With ``numbering``, a number before the text is ignored, because it only continues the
+        numbering.
         """
         folded = bare(text).rstrip(":： ")
         if numbering:
@@ -250,14 +252,14 @@ class HarmlessText:
 
     def is_answer(self, text: str) -> bool:
         """Return whether ``text`` looks like a "yes" or "no", with or without an introduction ("Oh, sure!"), or begins
-        with a courtesy that does ("Sure, let me explain.")."""
+        with a courtesy that looks like one ("Sure, let me explain.")."""
         return bool(self._answer_in(text))
 
     def answers(self, text: str, asked: str | None, *, stated: bool = False) -> bool:
-        """Return whether ``text``, which looks like a "yes" or "no", answers what was ``asked`` (None if that isn't
-        known). If ``text`` could also be a courtesy ("Of course!"), it counts as an answer unless ``asked`` is known to
-        ask for more than yes or no, or for nothing. A wish ("Enjoy!") is no answer if something has been ``stated``
-        since.
+        """Return whether ``text``, which looks like a "yes" or "no", answers ``asked`` (the preceding text, or None if
+        it isn't known). Some texts, such as "Of course!", could also be a courtesy. They count as answers unless
+        ``asked`` is known to be an open question or no question at all. A wish ("Enjoy!") is not an answer if a claim
+        has been ``stated`` since.
         """
         core, table = self._answer_in(text), self._table
         if not table.courtesies.fullmatch(core):

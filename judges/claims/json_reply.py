@@ -1,8 +1,9 @@
 """Reads a JSON reply. Each leaf, together with its path, is a claim; longer strings are judged sentence by sentence.
 
 ``{"battery": {"covered": true}}`` claims "battery covered: true". A string of more than a few words is text and is
-split into sentences; its key is a label or a claim. The pieces cover the whole reply without overlapping; the structure
-between leaves becomes pieces of punctuation. If the reply turns out not to be JSON, the rest of it is treated as prose.
+split into sentences; its key is a label or a claim. The pieces cover the whole reply without overlapping. The JSON
+structure between leaves becomes pieces that contain only punctuation. If the reply turns out not to be JSON, the rest
+of it is treated as prose.
 """
 
 import re
@@ -20,7 +21,8 @@ from judges.types import Claim, Sentence, Span
 _LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 _NUMBER = re.compile(r"-?\d*(?:\.\d*)?(?:[eE][+-]?\d*)?")
 _FENCE = re.compile(r"`{1,3}|`{3}(?:j(?:s(?:o(?:n[5cl]?)?)?)?)?[ \t\r]*\n?", re.IGNORECASE)
-"""A JSON code fence, or the beginning of one. Any text other than a language name could state something."""
+"""A JSON code fence, or the beginning of one. Only a language name may follow the backticks, because other text could
+make a claim."""
 _PLAIN = re.compile(r'[^"\\]+')
 _STRUCTURE = Sentence(index=0, text="", span=Span(0, 0), plain="", in_code=True)
 _PUNCTUATION = re.compile(r'[\s{}\[\]",:`]+')
@@ -39,7 +41,7 @@ _PLAIN_KEYS = frozenset(_PLAIN_KEYS_LISTED.split())
 """Words of keys that say nothing about their value."""
 _MAX_NUMBER_CHARS = 400
 _MAX_LOOK_BACK = 256
-"""The number of preceding pieces in which to look for a piece's context."""
+"""Number of preceding pieces that are searched for a piece's context."""
 _MAX_CONTEXT_CHARS = 80
 
 
@@ -71,11 +73,11 @@ class JsonReply:
         self._leaves: dict[int, Claim] = {}
         self._shown: dict[int, str | None] = {}
         self._labels: set[int] = set()  # pieces whose keys say nothing or are judged with their text
-        self._paths: dict[int, str] = {}  # of sentences, with which they are judged
+        self._paths: dict[int, str] = {}  # keys above a sentence, judged with it
         self._index = 0
         self._raw: list[str] = []  # text, from ``raw_at`` on
         self._raw_at = 0
-        self._begin = 0  # position of the text that is in no piece yet
+        self._begin = 0  # where the text that is not in a piece yet begins
         self._place = 0  # how far the reply has been read
         self._state = _State.START
         self._nesting: list[Container] = []
@@ -87,7 +89,7 @@ class JsonReply:
         self._prose_at = 0
 
     def push(self, text: str) -> Sequence[Sentence]:
-        """Take a delta of the reply; return the pieces whose end is now certain."""
+        """Add a delta of the reply. Return the pieces that are now complete."""
         self._raw.append(text)
         sentences: list[Sentence] = []
         read = 0
@@ -114,11 +116,11 @@ class JsonReply:
         return len(found[0])
 
     def pause(self) -> Sequence[Sentence]:
-        """Called when something other than text follows: return the remaining sentences."""
+        """Return the remaining sentences. Called when something other than text follows."""
         return self._rest(lambda splitter: splitter.pause())
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """Called when the reply has ended: return the remaining sentences. ``truncated`` means that the reply was cut
+        """Return the remaining sentences. Called when the reply has ended. ``truncated`` means that the reply was cut
         off, possibly inside a value."""
         return self._rest(lambda splitter: splitter.flush(truncated=truncated))
 
@@ -143,15 +145,16 @@ class JsonReply:
         return self._unescaped.get(sentence.index)
 
     def is_label(self, sentence: Sentence) -> bool:
-        """Return whether a piece has only punctuation and keys that name nothing new or are judged with their text."""
+        """Return whether a piece is harmless: it contains only punctuation, and keys that name nothing new or are
+        judged with their text."""
         if sentence.index in self._labels:
             return True
         words = words_of_key(_PUNCTUATION.sub(" ", sentence.text))
         return not words or (words.replace(" ", "").isalpha() and self._harmless.is_label(words))
 
     def shown(self, sentence: Sentence) -> str | None:
-        """Return the keys and the leaf of a piece as a client may show them, without escapes; "" if it is not a leaf or
-        key, and None if its keys are too long to be judged."""
+        """Return the keys and the leaf of a piece without escapes, for clients to display. Return "" if the piece is
+        not a leaf or key, and None if its keys are too long to be judged."""
         return self._shown.get(sentence.index, "")
 
     def _read(self, character: str) -> Sequence[Sentence]:
@@ -303,8 +306,8 @@ class JsonReply:
         return [piece]
 
     def _key(self, end: int, value: JsonString) -> list[Sentence]:
-        """Return the piece before a longer string: the string's key. A key that names nothing new is judged with the
-        string, unless the key says nothing. Any other key is a claim.
+        """Return the piece before a longer string, which contains the string's key. A key that says nothing ("text") is
+        not judged. A key that names only known things is judged together with the string. Any other key is a claim.
         """
         self._begin_value()
         place = self._nesting[-1] if self._nesting else None
@@ -354,7 +357,7 @@ class JsonReply:
         return sentence
 
     def _cut(self, end: int) -> str:
-        """Return the text up to ``end`` that is not in a piece yet. The deltas are joined only once per call."""
+        """Return the text up to ``end`` that is not in a piece yet. Each call joins the deltas only once."""
         if len(self._raw) > 1:
             self._raw = ["".join(self._raw)[self._begin - self._raw_at :]]
             self._raw_at = self._begin

@@ -29,7 +29,7 @@ _ASKING_LISTED = (
 ASKS: Final = frozenset(_ASKING_LISTED.split())
 """Question words. A label that begins with a question word is a question, so its verb states nothing."""
 DEGREE: Final = re.compile(r" (?:to|much|many|long|often|far|old|big|large|soon|viele?|lange|oft|hoch|weit|groß|man)\b")
-"""What follows "how" if it asks for a degree."""
+"""The word after "how" in a question about a degree ("how long")."""
 JOINS: Final = re.compile(
     r"[(\[–—&]|(?<!\w)(?:and|but|then|so|because|und|aber|dann|denn|sondern|et|mais|puis|donc|car|y|pero|luego|porque"
     r"|sino)(?=\s+\S+\s+\S)"
@@ -58,7 +58,7 @@ class KnownText:
 
     Args:
         question: the user's text.
-        documents: the documents against which the reply is judged, or their texts.
+        documents: the documents that the reply is checked against, or their texts.
         names: ids, sources, titles and URLs of the documents; needed only if ``documents`` are texts.
     """
 
@@ -127,7 +127,8 @@ class KnownWords:
         self._table = table
 
     def without_identifiers(self, folded: str) -> str:
-        """Return ``folded`` without numbers that identify a thing named in the question or a document."""
+        """Return ``folded`` without numbers that identify something ("Article 15") if the question or a document
+        contains it."""
 
         def known(found: re.Match[str]) -> str:
             return found[0].split()[0] if self._known.names(found[0]) else found[0]
@@ -135,8 +136,8 @@ class KnownWords:
         return _IDENTIFIED.sub(known, folded)
 
     def is_reference(self, text: str) -> bool:
-        """Return whether ``text`` begins with something identified by a number, and the question or a document contains
-        all of it: "Article 15 GDPR"."""
+        """Return whether ``text`` begins with a numbered reference ("Article 15 GDPR") and occurs in full in the
+        question or a document."""
         return _IDENTIFIED.match(fold(text)) is not None and (self._known.asks(text) or self._known.quotes(text))
 
     def states(self, words: Sequence[str]) -> bool:
@@ -149,7 +150,7 @@ class KnownWords:
         return not STATING.isdisjoint(words) or not DENYING.isdisjoint(words)
 
     def names_nothing_new(self, words: Iterable[str]) -> bool:
-        """Return whether every word of a topic is known or a courtesy, and none is a number or a negation."""
+        """Return whether each word of a topic is a known word or a courtesy, and none is a number or a negation."""
         table = self._table
         return self.counts_nothing(words) and all(word in table.courteous or self.is_known(word) for word in words)
 
@@ -158,8 +159,8 @@ class KnownWords:
         return not any(any(map(str.isdecimal, word)) or word in _COUNTING for word in words)
 
     def knows(self, words: Sequence[str]) -> bool:
-        """Return whether each of ``words`` is in the question or the documents, or is a function word. Words that count
-        or compare are function words only before something that states nothing ("more information")."""
+        """Return whether each of ``words`` is in the question or the documents, or is a function word. A word that
+        counts or compares ("more") is a function word only before a word that states nothing ("more information")."""
         table = self._table
         return all(
             self.is_known(word)

@@ -30,15 +30,15 @@ _BESIDE: Final = re.compile(
     r"[:(\[–—]|\s-+\s|,\s+(?=(?:an?|the|our|your|my|his|her|its|their|de[nrms]|die|das|eine?|une?|l[aeo]s?|un[ao]s?|el)\b)",
     re.IGNORECASE,
 )
-"""The mark between two names of which one says what the other is: a colon, a bracket, a dash, or a comma before a
+"""Punctuation between two names, one of which describes the other: a colon, a bracket, a dash, or a comma before a
 determiner."""
 _OPEN: Final = re.compile(
     r" (?:with|by|for|to|from|in|on|at|of|as|if|when|includes?|covers?|needs?|says?|states?|the following|as follows"
     r"|(?:these|this|the following) (?P<thing>\w+))\Z"
 )
-"""The end of a lead-in that only the list below it completes."""
+"""The end of a lead-in that is incomplete without the list below it."""
 _GIVEN: Final = frozenset(["how", "why", "wie", "warum", "comment", "pourquoi", "cómo"])
-"""Question words that take the rest of the question for granted."""
+"""Question words that presuppose the rest of the question."""
 _WHY: Final = frozenset(["why", "warum", "pourquoi"])
 _MAX_LABEL_WORDS: Final = 16
 
@@ -52,8 +52,8 @@ class Labels:
 
     def is_label(self, text: str, folded: str, *, numbers: bool = False) -> bool:
         """Return whether ``text``, which is ``folded`` without punctuation and numbering, contains only function words
-        and words from the question or the documents. With ``numbers``, their numbers are allowed too, as in the name of
-        a source."""
+        and words from the question or the documents. With ``numbers``, it may also contain numbers from the question or
+        the documents, as in the name of a source."""
         if has_symbol(text):
             return False
         bare = self._words.without_identifiers(_LEAD.sub("", AND.sub("", folded)))
@@ -66,8 +66,8 @@ class Labels:
         return not counts and not self._equates(text.strip(END_MARKS + " ")) and self._words.knows(words)
 
     def _tells(self, bare: str, *, is_lead_in: bool) -> bool:
-        """Return whether a part of a label is a statement, an instruction or an answer. A lead-in is read without its
-        open end, which the list below completes."""
+        """Return whether a part of a label is a statement, an instruction or an answer. The end of a lead-in is ignored
+        if the list below completes it."""
         parts = [words_of(part) for part in _BREAK.split(bare)]
         last = parts[-1][-1:]
         if any(map(self._words.states, parts)) or (len(parts[-1]) > 1 and self._table.infinitives.issuperset(last)):
@@ -82,7 +82,8 @@ class Labels:
 
     def _equates(self, text: str) -> bool:
         """Return whether a label sets two names beside each other: "Medicine: water", "Deadline (Monday)", "Ben, the
-        manager". A reference as the documents write it is no such name: "Right of access (Article 15 GDPR)"."""
+        manager". A reference that the documents write in the same way doesn't count as a name: "Right of access
+        (Article 15 GDPR)"."""
         found = _BESIDE.search(text)
         return found is not None and all(
             not self._words.is_reference(side.strip())
@@ -94,7 +95,8 @@ class Labels:
         return word in self._table.predicates or word.endswith("ed")
 
     def _is_clause(self, words: Sequence[str]) -> bool:
-        """Return whether a part of a label is a clause. A question states only what it takes for granted."""
+        """Return whether a part of a label is a clause. A question counts as a clause only if it presupposes
+        something."""
         table = self._table
         if not words or words[0] not in ASKS:
             return table.is_clause(words)

@@ -24,8 +24,8 @@ _MAX_PARTS = 12
 class DecomposingClaimExtractor:
     """Extracts claims, and has an LLM split complex ones. Implements ``judges.protocols.ClaimExtractor``.
 
-    A claim is not split if the LLM fails or takes too long, or if the parts it returns lose or add a content word, a
-    number or a negation. Lost content would not be judged.
+    A claim is not split if the LLM fails or takes too long, or if a content word, a number or a negation is lost or
+    added in the parts that it returns. Lost content would not be judged.
 
     Args:
         extractor: finds the claims.

@@ -26,8 +26,8 @@ _MAX_NEW_WORDS = 0.25
 
 
 def is_faithful(parts: Sequence[str], text: str, context: str) -> bool:
-    """Return whether ``parts`` have the same content as ``text``, judging by words: no content word or number is lost
-    or added, and no negation is lost. Words from ``context`` may be added.
+    """Return whether ``parts`` have the same content as ``text``, which means that no content word or number is lost or
+    added, and no negation is lost. Words from ``context`` may be added.
     """
     original = terms(text)
     kept = [term for part in parts for term in terms(part)]

@@ -1,5 +1,5 @@
-"""Decides whether a courtesy can be a "yes" to the text before it. It can, unless that text is known to ask for more
-than yes or no, or to ask nothing."""
+"""Decides whether a courtesy ("Of course!") can be a "yes" to the text before it. It can, unless that text is known to
+ask only open questions, or no question at all."""
 
 import re
 from collections.abc import Callable
@@ -21,8 +21,8 @@ _PLAIN_LETTERS: Final = str.maketrans("’ʼ", "''")
 def asks_no_yes_or_no(
     asked: str, pattern: re.Pattern[str], table: HarmlessRules, is_courtesy: Callable[[str], bool]
 ) -> bool:
-    """Return whether ``asked`` is known to ask only for more than yes or no (its last question matches ``pattern``), or
-    to ask nothing. Users leave out question marks, so the last clause counts as a question if there is no other."""
+    """Return whether ``asked`` is known to ask only open questions (its last question matches ``pattern``), or no
+    question at all. Users leave out question marks, so if there are none, the last clause counts as a question."""
     folded = asked.translate(_PLAIN_LETTERS).lower()
     parts = [part.strip() for part in _PARTS.split(folded) if any(map(str.isalnum, part))]
     asking = [part for part in parts if not (is_courtesy(part) or table.told.fullmatch(part.strip(_AROUND)))]
@@ -33,7 +33,7 @@ def asks_no_yes_or_no(
 
 
 def _asks_no_more(part: str, table: HarmlessRules) -> bool:
-    """Return whether a clause is a question or request that ``table`` knows to be open, or a statement."""
+    """Return whether a clause is a statement, or a question or request that ``table`` lists as open."""
     first, *others = _CONJUNCTION.split(part)
     if any(map(table.closed.match, others)):
         return False

@@ -30,10 +30,10 @@ _MAX_LOOK_BACK = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A statement from a text. ``text`` is quoted word for word. ``context`` precedes it if it cannot be understood
-    alone. ``origin`` is the number of the text that it comes from. ``section`` is the heading and list item above it,
-    and ``attribution`` is its introduction ("According to the handbook,"). Statements that differ in ``section`` or
-    ``attribution`` are about different things.
+    """A statement from a text. ``text`` is quoted word for word. ``context`` is the text needed to understand it, or ""
+    if none is needed. ``origin`` is the number of the text that the statement comes from. ``section`` is the heading
+    and list item above it, and ``attribution`` is its introduction ("According to the handbook,"). Statements that
+    differ in ``section`` or ``attribution`` are about different things.
     """
 
     text: str

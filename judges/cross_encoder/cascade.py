@@ -51,11 +51,10 @@ class Band:
 
 
 class CascadeScorer:
-    """Scores all pairs with ``first``. If a score is in ``band``, ``second`` scores the pair too, and its score counts.
-    The band applies to probabilities as policies see them: on the scale of the policies' thresholds, and corrected by
-    the exact features that depend only on evidence and claim. While one judge is unavailable or fails, the other one's
-    scores count: ``second`` scores every pair that ``first`` cannot score, and if ``second`` fails, the score of
-    ``first`` counts.
+    """Scores all pairs with ``first``. If a score is in ``band``, ``second`` scores the pair too, and the second score
+    counts. The band applies to probabilities as policies see them: on the scale of the policies' thresholds, and
+    corrected by the exact features of the evidence and the claim. If ``first`` is unavailable or fails, ``second``
+    scores the pair. If ``second`` is unavailable or fails, the score of ``first`` counts.
 
     If ``first`` judges a claim against several windows at once, ``second`` reads the same windows together, but the
     scores of ``first`` still determine which windows support the claim.
@@ -110,7 +109,7 @@ class CascadeScorer:
 
     @property
     def fuses(self) -> bool:
-        """Whether judging a claim against several windows costs the first judge little more than one window."""
+        """Whether the first judge takes little longer for a claim with several windows than for a claim with one."""
         return bool(getattr(self._counting, "fuses", False))
 
     @property
@@ -125,7 +124,8 @@ class CascadeScorer:
 
     @property
     def stage_thresholds(self) -> tuple[float | None, ...]:
-        """The P(entailed) at which each judge's authors call a claim supported, or None; in order."""
+        """For each judge, in order: the P(entailed) at which its authors call a claim supported, or None if they give
+        none."""
         return (*_thresholds(self._first), *_thresholds(self._second))
 
     @property
@@ -135,13 +135,13 @@ class CascadeScorer:
 
     @property
     def tokenizer_json(self) -> bytes | None:
-        """The tokenizer that counts tokens: the first judge's, unless only the second is available."""
+        """The tokenizer that counts tokens: the first judge's, unless only the second judge is available."""
         content: bytes | None = getattr(self._counting, "tokenizer_json", None)
         return content
 
     @property
     def windowing(self) -> Windowing | None:
-        """How evidence is cut for the first judge; None for the checker's default."""
+        """How evidence is cut for the first judge; None means the checker's default."""
         value: Windowing | None = getattr(self._first, "windowing", None)
         return value
 
@@ -164,9 +164,8 @@ class CascadeScorer:
             await self._first.prefill(texts)
 
     async def start(self) -> None:
-        """Start both judges. Idempotent. If a judge cannot be started, this is logged, and the judge is retried later
-        if the failure may be temporary. Raises JudgeUnreachableError or JudgeUnavailableError if neither can be
-        started.
+        """Start both judges. Idempotent. A judge that cannot be started is logged. It is retried later if the failure
+        may be temporary. Raises JudgeUnreachableError or JudgeUnavailableError if neither can be started.
         """
         async with self._starting:
             if self._closed:
@@ -257,8 +256,8 @@ class CascadeScorer:
             log.warning("the first judge of the cascade decides: %s", error)
 
     async def _read_by_second(self, evidence: str, claim: str, known: Sequence[Probabilities] = ()) -> Probabilities:
-        """Score a pair with the second judge. Windows are read together if the judge reports which of them support the
-        claim, or if that is already ``known``. Otherwise each window is read separately, and the one with the highest
+        """Score a pair with the second judge. The windows are read together if the judge scores each of them as well,
+        or if their scores are already ``known``. Otherwise each window is read separately, and the one with the highest
         P(entailed) counts.
         """
         second = self._second

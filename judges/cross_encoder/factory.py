@@ -21,7 +21,7 @@ from judges.protocols import PairScorer
 _WAIT_SHARE: Final = 0.6
 """Share of the time limit that a cascade gives to all judges after the first."""
 _STATES_BYTES_OF_TWO: Final = (40 * 1024 * 1024, 176 * 1024 * 1024)
-"""Memory limits for the window states of a small and a large encoder: 50 and 38 windows."""
+"""Memory limits for the window states of the small and the large encoder, enough for 50 and 38 windows."""
 
 
 def open_scorer(spec: str, *, threads: int = 0, access: ServiceAccess | None = None) -> PairScorer | None:
@@ -63,8 +63,8 @@ def spec_stages(spec: str) -> Sequence[JudgeSpec]:
 
 
 def _parse(text: str) -> JudgeSpec:
-    """Parse the spec of one judge. Raises a ValueError that says what is expected, or, for the bare name of a preset,
-    suggests the preset's spec."""
+    """Parse the spec of one judge. Raises a ValueError that says what is expected. If ``text`` is the bare name of a
+    preset, the error suggests the preset's spec."""
     try:
         return parse_spec(text)
     except ValueError:

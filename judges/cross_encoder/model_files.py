@@ -34,12 +34,12 @@ def verify_checksums(folder: Path, *, needed: Collection[str] = ()) -> None:
 
 
 def is_folder(model: str) -> bool:
-    """Return whether ``model``, a folder or an id on the Hugging Face Hub, is a folder."""
+    """Return whether ``model`` is a folder rather than an id on the Hugging Face Hub."""
     return Path(model).is_dir()
 
 
 def check_folder(model: str, *, needed: str = "") -> None:
-    """Raise JudgeUnavailableError if ``model`` is a path, unless it is a folder that contains the file ``needed``."""
+    """If ``model`` is a path, raise JudgeUnavailableError unless it is a folder that contains the file ``needed``."""
     if not is_folder(model) and not _HUB_ID.fullmatch(model):
         raise JudgeUnavailableError(f"no such folder: {model}")
     if needed and is_folder(model) and not (Path(model) / needed).is_file():

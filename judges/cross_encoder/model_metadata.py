@@ -46,8 +46,9 @@ def warn_if_reranker(name: str, labels: Iterable[str], *, size: int, folder: Pat
     """Log a warning if the model seems to be a re-ranker. ``folder`` may contain its card."""
     if is_reranker(name, labels, size=size, card=_card(folder)):
         log.warning(
-            "%s looks like a re-ranker: it has a single output that is not labelled entailment. Such a model scores "
-            "topics, and a contradiction as high as support; use a natural language inference model",
+            "%s looks like a re-ranker: it has a single output that is not labelled entailment. Such a model "
+            "scores whether texts share a topic, so contradictions score as high as support; use a natural language "
+            "inference model",
             name,
         )
 

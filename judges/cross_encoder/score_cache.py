@@ -84,7 +84,7 @@ class CachingScorer(ScorerWrapper):
         finally:
             for key, future in futures.items():
                 del self._running[key]
-                future.cancel()  # This has no effect on a future that has its result.
+                future.cancel()  # Has no effect if the future already has a result.
         self._store(scores)
         return scores
 
@@ -106,7 +106,7 @@ def _bytes_of(score: Probabilities) -> int:
 
 def _keys(name: str, pairs: Sequence[tuple[str, str]]) -> list[bytes]:
     claims = {claim: _hashed(blake2b(digest_size=16), name, claim) for _, claim in pairs}
-    # Windows judged together score differently from a single text with the same words.
+    # Windows that are judged together get a different score from a single text with the same words.
     return [
         _hashed(
             claims[claim].copy(), *(evidence.parts if isinstance(evidence, EvidenceWindows) else (evidence,))

@@ -7,7 +7,7 @@ from judges.types import Probabilities, Windowing
 
 
 class ScorerWrapper:
-    """Passes every call on to ``scorer``; subclasses override what they change."""
+    """Passes every call on to ``scorer``. Subclasses override some of the methods."""
 
     def __init__(self, scorer: PairScorer) -> None:
         self._scorer = scorer
@@ -22,7 +22,7 @@ class ScorerWrapper:
 
     @property
     def fuses(self) -> bool:
-        """Whether judging a claim against several windows costs little more than one window."""
+        """Whether a claim with several windows takes little longer than a claim with one."""
         return bool(getattr(self._scorer, "fuses", False))
 
     @property
@@ -78,7 +78,7 @@ class ScorerWrapper:
         return await self._scorer.score(pairs)
 
     async def prefill(self, texts: Sequence[str]) -> None:
-        """Let the scorer process evidence ahead of claims, if it caches evidence."""
+        """Let the scorer process evidence before the claims arrive, if it caches evidence."""
         if isinstance(self._scorer, EvidenceCache):
             await self._scorer.prefill(texts)
 

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _CLOSE_S = 5.0
 
 _LOW_PRIORITY_DELAY = 64
-"""Number of later jobs that may run before a low-priority job."""
+"""Number of jobs submitted later that may run before a low-priority job."""
 
 _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -26,13 +26,13 @@ _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 class JudgeThreadPool(Executor):
     """A pool of up to ``workers`` threads, started as needed.
 
-    Unlike in the standard library's pool, a thread that is stuck in a model does not keep the process from exiting.
+    Unlike in the standard library's pool, a thread that is stuck in a model doesn't prevent the process from exiting.
     """
 
     def __init__(self, workers: int, *, name: str = "judge") -> None:
         self._workers, self._name = workers, name
         self._jobs: PriorityQueue[tuple[int, int, _Job | None]] = PriorityQueue()
-        """Jobs by (turn, sequence number), so that jobs with the same turn run in order."""
+        """Jobs ordered by (turn, sequence number), so that jobs with the same turn run in the order of submission."""
         self._numbers = count()
         self._ends: list[Future[None]] = []
         """One future per thread, done when the thread ends."""
@@ -46,7 +46,7 @@ class JudgeThreadPool(Executor):
 
     @property
     def low_priority(self) -> Executor:
-        """Return an executor that uses the same threads for low-priority jobs: most other jobs run before them."""
+        """Return an executor that runs low-priority jobs on the same threads. Most other jobs run before them."""
         return _LowPriority(self._put)
 
     def _put(self, job: _Job, delay: int) -> Future[Any]:
@@ -88,7 +88,7 @@ class JudgeThreadPool(Executor):
     def _work(self, end: Future[None]) -> None:
         while (job := self._jobs.get()[2]) is not None:
             _do(*job)
-            del job  # This releases the job's texts while the thread is idle.
+            del job  # Frees the job's texts while the thread is idle.
             with self._lock:
                 self._free += 1
         end.set_result(None)
@@ -107,7 +107,7 @@ def _do(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any,
         return
     try:
         result = function(*arguments, **named)
-    except BaseException as error:  # The caller that awaits the future gets it.
+    except BaseException as error:  # Raised in the caller that awaits the future.
         future.set_exception(error)
     else:
         future.set_result(result)

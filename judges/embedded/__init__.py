@@ -1,5 +1,5 @@
-"""The embedded models, as package data. ``CARD.md`` describes the small one and its accuracy, ``large/CARD.md`` the
-large one, which another distribution installs."""
+"""The embedded models, as package data. ``CARD.md`` describes the small model and its accuracy. ``large/CARD.md``
+describes the large model, which is installed by a separate distribution."""
 
 from pathlib import Path
 

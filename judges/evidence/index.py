@@ -22,7 +22,7 @@ class FeatureCache:
         self._entries: OrderedDict[str, Prepared] = OrderedDict()
 
     def has(self, texts: Sequence[str]) -> bool:
-        """Return whether all ``texts`` are cached, in which case ``get`` takes no time."""
+        """Return whether all ``texts`` are cached, so that ``get`` returns immediately."""
         return all(text in self._entries for text in texts)
 
     def get(self, texts: Sequence[str]) -> Sequence[Prepared]:
@@ -64,7 +64,7 @@ class EvidenceIndex:
         self.chunks = chunks
         self.window_tokens = window_tokens
         """Maximum number of tokens in a window."""
-        # Keyed by identity, because hashing a window hashes its texts, which takes as long as searching them.
+        # Keyed by identity. Hashing a window would hash its texts, which takes as long as searching them.
         self._place = {id(window): place for place, window in enumerate(windows)}
         self._sentences = sentences
         self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
@@ -81,7 +81,7 @@ class EvidenceIndex:
 
     def affinities(self, windows: Sequence[Evidence], claim: str) -> list[float]:
         """Return how closely the best sentence of each window matches the topic of ``claim``, as the weighted share (0
-        to 1) of the claim's words that it contains. Short words weigh little."""
+        to 1) of the claim's words that the sentence contains. Short words have a low weight."""
         weights = {term: substance(term) for term in _terms_of(claim)}
         total = sum(weights.values()) or 1.0
         return [self._best_sentence(weights, window) / total for window in windows]

@@ -6,8 +6,8 @@ from judges.evidence.index import EvidenceIndex
 from judges.types import Evidence, Span
 
 _REACH = 2
-"""Number of neighbouring windows on either side. They usually contain the noun that a pronoun stands for, a condition
-or an exception."""
+"""Number of neighbouring windows on either side. They often contain a condition, an exception, or the noun that a
+pronoun stands for."""
 
 
 def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REACH) -> Sequence[Evidence]:

@@ -136,7 +136,7 @@ class _Table:
         """Whether the last line read is the delimiter line below a header."""
 
     def verbalise(self, raw: str) -> str:
-        """Return a table row in words, or "" for the header and for anything that is not a row."""
+        """Return a table row in words. Return "" for the header, and for text that is not a row."""
         values = cells(raw) if ROW.match(raw) else []
         self.header_ended = bool(self._last) and not values and ROW.match(raw) is not None
         if self.header_ended:
@@ -179,8 +179,8 @@ def _halves(word: str, offset: int, limit: int, count: CountTokens) -> Iterator[
 
 def _tile(units: Sequence[_Unit], *, limit: int, most: int, overlap: int) -> Iterator[Sequence[_Unit]]:
     """Yield runs of neighbouring units that together cover all units. Each run has at most ``limit`` tokens and
-    ``most`` units, and overlaps the previous one by ``overlap`` units, or by fewer if it would otherwise make no
-    progress."""
+    ``most`` units. It overlaps the previous run by ``overlap`` units, or by fewer if it would otherwise add no new
+    unit."""
     start = end = 0
     while end < len(units):
         covered = end

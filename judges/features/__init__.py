@@ -1,5 +1,5 @@
-"""Exact features of a claim and its evidence, which complement the model's scores: repeated words, changed numbers,
-dropped negations, swapped roles."""
+"""Exact features of a claim and its evidence: repeated words, changed numbers, dropped negations, swapped roles. They
+complement the model's scores."""
 
 from judges.features.cascade_features import CascadeFeatures
 from judges.features.claim_comparison import ClaimComparison, Features, comparison, compute

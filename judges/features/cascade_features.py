@@ -1,4 +1,4 @@
-"""Feature extraction for a cascade: interprets each probability on the scale of the judge that produced it."""
+"""Feature extraction for a cascade, which interprets each probability on the scale of the judge that returned it."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,8 +15,8 @@ _Combine = Callable[
 
 
 class CascadeFeatures:
-    """A ``FeatureExtractor`` for the judges of a cascade. ``thresholds`` are their published thresholds in order; None
-    means that a judge's probabilities are calibrated like the embedded model's."""
+    """A ``FeatureExtractor`` for the judges of a cascade. ``thresholds`` are the judges' published thresholds, in
+    order. None means that a judge's probabilities are calibrated like those of the embedded model."""
 
     prepare = staticmethod(prepare)
     together = staticmethod(together)

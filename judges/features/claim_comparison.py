@@ -32,13 +32,13 @@ _LEAST_COVERAGE: Final = 0.5
 _SAME_SUBJECT: Final = 0.5
 _SETTLED: Final = 0.95
 _WITHHELD: Final = 0.5
-"""The value of ``quantity_differs`` at which a claim is neither supported nor contradicted. It is used if a sentence on
-a subject other than that of the question contains all quantities in the claim."""
+"""The value of ``quantity_differs`` for which a claim is neither supported nor contradicted. It is used if a sentence
+contains all quantities in the claim, but isn't about the subject of the question."""
 _MAY_WELL: Final = 0.35
-"""A sentence may still count as the claim's source if the share of the claim that it covers is lower than the largest
-share by at most this much."""
+"""A sentence is assumed to be a possible source of the claim if the share of the claim that it covers is at most this
+much below the largest share."""
 _OF_SUBJECT: Final = 3
-"""A claim's subject is identified by this many content words at the beginning of the text before the claim."""
+"""Number of content words, at the beginning of the text before a claim, that identify the claim's subject."""
 
 
 class Features(Struct, frozen=True):
@@ -68,8 +68,8 @@ def compute(evidence: Prepared, claim: Prepared) -> Features:
 class ClaimComparison:
     """Compares a claim with pieces of evidence, separately and together. Each sentence is compared only once.
 
-    Sentences in the claim that its last sentence depends on are context and are not judged. Among the others, the worst
-    result counts.
+    If the claim has several sentences, those that only introduce its last sentence are context and are not judged.
+    Among the others, the worst result counts.
     """
 
     def __init__(self, claim: Prepared) -> None:
@@ -144,7 +144,8 @@ class _Seen:
 
     contained: float = 0.0
     plain: float = 0.0
-    """The largest share of the claim contained in a sentence that the claim does not clearly go beyond."""
+    """The largest share of the claim contained in one sentence, not counting sentences that the claim clearly goes
+    beyond."""
     loosely: float = 0.0
     wider: tuple[float, float] = (0.0, 0.0)
     """How far the claim goes beyond a sentence, and the share of the claim contained in that sentence."""
@@ -178,14 +179,15 @@ class _Seen:
 
     @property
     def overclaims(self) -> float:
-        """How far the claim goes beyond the evidence. It is 0 if the claim may well come from a sentence that it does
+        """How far the claim goes beyond the evidence. It is 0 if the claim probably comes from a sentence that it does
         not go beyond."""
         sure, coverage = self.wider
         return max(self.loosely, sure if self.plain < coverage - _MAY_WELL else 0.0)
 
     def settle(self, *, universal: bool) -> None:
-        """Record that the evidence contains the claim word for word. Differences then concern other things, unless the
-        claim is about all things of its kind (``universal``).
+        """Record that the evidence contains the claim word for word. Sentences that differ from the claim are then
+        about other things, and their differences are discarded. A ``universal`` claim is about all things of its kind,
+        so denials still count.
         """
         self.quantity = self.name = (0.0, None)
         self.roles = self.loosely = 0.0
@@ -195,7 +197,8 @@ class _Seen:
 
 
 class _Target:
-    """A sentence in the claim and its comparisons so far, which are keyed by the identity of the compared object."""
+    """A sentence in the claim, with the results of its comparisons so far. They are keyed by the identity of the
+    compared object."""
 
     def __init__(self, sentence: ParsedSentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
         self._sentence = sentence
@@ -244,9 +247,10 @@ class _Target:
     def _about_another_subject(
         self, places: Sequence[int], sentences: Sequence[ParsedSentence], subject: frozenset[str]
     ) -> frozenset[int]:
-        """Return the ``places`` of sentences about another ``subject``, such as a plan that neither the text before the
-        claim nor the question names. A sentence is about another subject if a competing sentence contains at least as
-        much of the claim, all words of the subject that the first sentence contains, and at least one more.
+        """Return the ``places`` of sentences about another subject, such as a plan that neither the text before the
+        claim nor the question names. ``subject`` holds the words for the claim's subject. A sentence is about another
+        subject if a competing sentence contains at least as much of the claim, and contains the same words of
+        ``subject`` and at least one more.
         """
         if not subject or not places:
             return frozenset()
@@ -291,8 +295,8 @@ class _Target:
     def _told_by_another(
         self, differing: ParsedSentence, sentences: Sequence[ParsedSentence], others: Container[int]
     ) -> bool:
-        """Return whether a different sentence, not among ``others``, matches the claim's topic equally well and has all
-        of its quantities, so that the claim refers to that sentence.
+        """Return whether the claim refers to a sentence other than ``differing``: one that is not in ``others``,
+        matches the claim's topic equally well, and has all of the claim's quantities.
         """
         about = held(self._about, differing.weights)
         keys = [quantity.key for quantity in self._quantities]
@@ -322,8 +326,9 @@ class _Target:
     def _judge(
         self, scored: Sequence[tuple[float, int]], evidence: Prepared, others: Container[int], overlap: float
     ) -> Features:
-        """Judge the claim against the candidate sentences. ``scored`` has the sentences that contain much of the claim,
-        each with its share, largest share first. ``others`` are the sentences about a different subject."""
+        """Judge the claim against the candidate sentences. ``scored`` lists the sentences that contain much of the
+        claim. Each sentence comes with its share of the claim; the largest share is first. ``others`` are the sentences
+        about a different subject."""
         repeated = verbatim(self._sentence, evidence, others)
         target = self._sentence
         absent = bool(self._lacks(evidence))
@@ -362,8 +367,8 @@ class _Target:
 
 
 def _named(subject: frozenset[str], place: int, sentences: Sequence[ParsedSentence]) -> frozenset[str]:
-    """Return the parts of ``subject`` that a sentence names, or that the previous sentence names if this one refers
-    back to it."""
+    """Return the words of ``subject`` that the sentence contains. If the sentence refers back to the previous one, the
+    words of the previous sentence count too."""
     around = sentences[max(0, place - sentences[place].leans) : place + 1]
     return subject & {key for sentence in around for key in sentence.keys}
 
@@ -382,7 +387,7 @@ def _other_name(look: _Look, evidence: Prepared) -> tuple[float, str | None]:
 def _best_neighbourhood(
     frame: Mapping[str, float], evidence: Prepared, candidates: Sequence[tuple[float, int]]
 ) -> float:
-    """Return the largest share that any candidate sentence and its two neighbours contain together."""
+    """Return the largest share of the claim that a candidate sentence and its two neighbours contain together."""
     best = 0.0
     for _, place in candidates:
         keys: set[str] = set()

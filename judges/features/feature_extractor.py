@@ -21,7 +21,7 @@ class FeatureExtractor(Protocol):
         ...
 
     def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str:
-        """Rewrite the quantities of ``claim`` in ``text`` in the form that ``evidence`` uses."""
+        """Rewrite those quantities in ``text`` that come from ``claim``, in the form that ``evidence`` uses."""
         ...
 
     def comparison(self, claim: Prepared, /) -> ClaimComparison:

@@ -1,4 +1,5 @@
-"""Detects that a claim differs from an otherwise similar sentence in a name, swaps roles, or claims more."""
+"""Detects that a claim, compared with an otherwise similar sentence, has a different name, swaps roles, or claims
+more."""
 
 from collections.abc import Container, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -38,12 +39,12 @@ from judges.features.words.lexicon import (
 from judges.features.words.stemming import lexeme
 
 _REPLACED_IN: Final = 0.6
-"""The minimum share of the claim that a sentence must contain apart from the replaced word."""
+"""The minimum share of the claim that a sentence must contain, not counting the replaced word."""
 
 
 def name_differs(pair: SentencePair) -> tuple[float, str | None]:
-    """Detect that the claim's last word is a different letter or name after the same words: gate C instead of gate
-    B."""
+    """Detect that the claim's last word is a different letter or name: gate C instead of gate B. The words before it
+    must be the same."""
     claim, evidence = pair.claim, pair.evidence
     if len(claim.keys) < 3 or len(pair.anchors) != len(claim.keys) - 1 or pair.anchors[-1][0] != len(claim.keys) - 2:
         return 0.0, None
@@ -62,8 +63,8 @@ def name_differs(pair: SentencePair) -> tuple[float, str | None]:
 
 
 def replaced(pair: SentencePair) -> tuple[str, str] | None:
-    """If exactly one content word of the claim differs from the evidence, between the same neighbours, return this word
-    and the evidence's word; otherwise, return None."""
+    """If exactly one content word of the claim differs from the evidence, and its neighbours are the same, return this
+    word and the evidence's word. Otherwise, return None."""
     if pair.lacking != 1 or pair.coverage < _REPLACED_IN:
         return None
     mine, theirs = words_of(pair.claim), words_of(pair.evidence)
@@ -79,8 +80,8 @@ def replaced(pair: SentencePair) -> tuple[str, str] | None:
 
 
 def name_replaced(pair: SentencePair, words: tuple[str, str], known: Container[str]) -> tuple[float, str | None]:
-    """Detect a replaced name. The strength is full if the claim's name is not among the ``known`` words in the
-    evidence. A different spelling or an abbreviation doesn't count as a different name."""
+    """Detect a replaced name. The result has its full strength if the claim's name is not among the ``known`` words,
+    which are those in the evidence. A different spelling or an abbreviation doesn't count as a different name."""
     mine, theirs = (lexeme(word).key for word in words)
     if mine not in pair.claim.names or theirs not in pair.evidence.names or _spelled_alike(*words):
         return 0.0, None
@@ -104,8 +105,8 @@ wording is."""
 _BOUNDED: Final = 0.65
 _HEDGED: Final = 0.35
 _OF_A_PART: Final = 3
-"""Number of words after a word such as "on" or "with" that are checked for a restriction to a part ("customers on a
-plan")."""
+"""Number of words that are checked after a word such as "on" or "with". They may restrict the noun before it
+("customers on a plan")."""
 _CONDITIONED: Final = 0.3
 _ARTICLES: Final = frozenset(("the", "a", "an", "of", "our", "your", "its", "their", "his", "her"))
 
@@ -127,8 +128,8 @@ def roles_swapped(pair: SentencePair) -> float:
 
 
 def _compared_alike(pair: SentencePair) -> bool:
-    """Return whether it is known that the two comparisons mean the same or the opposite. It is unknown for "wider" and
-    "narrower".
+    """Return whether the two comparisons are known to mean the same or the opposite. For "wider" and "narrower", for
+    example, this isn't known.
     """
     mine, theirs = (
         {word for word in words_of(sentence) if word.endswith("er") or word in DEGREES}
@@ -138,19 +139,20 @@ def _compared_alike(pair: SentencePair) -> bool:
 
 
 def crossed(pairs: Sequence[SentencePair]) -> bool:
-    """Return whether two sentences of the same structure each differ from the claim in a single word: "A does X" and "B
-    does Y", claimed as "A does Y"."""
+    """Return whether the claim mixes two sentences of the same structure, each of which differs from it in a single
+    word. For example, the evidence says "A does X" and "B does Y", and the claim says "A does Y"."""
     odd = [found for pair in pairs if not _goes_on(pair.evidence) and (found := _odd_word(pair))]
     return any(one != other for one in odd for other in odd)
 
 
 def _goes_on(sentence: ParsedSentence) -> bool:
-    """Return whether the sentence adds to an earlier statement, which may then apply to it too."""
+    """Return whether the sentence adds to an earlier statement. What the earlier sentence says may then apply to this
+    one too."""
     return sentence.leans or has_word(sentence, ("also", "too"))
 
 
 def _odd_word(pair: SentencePair) -> str | None:
-    """If this sentence replaces exactly one word of the claim with a different one, return the claim's word."""
+    """If the evidence sentence replaces exactly one word of the claim, return that word of the claim."""
     if (
         len(pair.claim.keys) < _FEWEST
         or len(pair.anchors) != len(pair.claim.keys) - 1
@@ -169,7 +171,8 @@ def _odd_word(pair: SentencePair) -> str | None:
 
 
 def _excludes(claim: ParsedSentence, stronger: Sequence[str]) -> bool:
-    """Return whether the claim has an exclusive word, other than as a comment on an amount ("only two weeks")."""
+    """Return whether the claim contains an exclusive word. A word that only comments on an amount ("only two weeks")
+    doesn't count."""
     if not has_word(claim, stronger):
         return False
     words = words_of(claim)
@@ -180,9 +183,9 @@ def _excludes(claim: ParsedSentence, stronger: Sequence[str]) -> bool:
 
 
 def overclaims(pair: SentencePair) -> float:
-    """Return 1 if the claim definitely says more than the evidence: "all" for "some", the whole for a part, "done" for
-    "planned". Return a lower value if the claim adds an exclusive word or drops a hedge, and a very low value if the
-    hedge or condition may belong to something else."""
+    """Return 1 if the claim definitely says more than the evidence: "all" instead of "some", the whole instead of a
+    part, "done" instead of "planned". Return a lower value if the claim adds an exclusive word or drops a hedge, and an
+    even lower one if the dropped hedge or condition may belong to something else."""
     claim, evidence = pair.claim, pair.evidence
     for_some = claim.quantifier > evidence.quantifier > 0 and not has_word(claim, AT_ALL)
     if for_some or _widened(claim, evidence) or _told_as_done(claim, evidence):
@@ -213,13 +216,13 @@ def _widened(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def _narrows(words: Sequence[str], place: int, said: Container[str]) -> bool:
-    """Return whether a word before the noun at ``place`` restricts it, and isn't one of ``said``."""
+    """Return whether the noun at ``place`` is restricted by a word before it that isn't in ``said``."""
     return any(word in NARROWING and lexeme(word).key not in said for word in words[max(0, place - 2) : place])
 
 
 def _qualified(words: Sequence[str], place: int, claim: ParsedSentence) -> bool:
-    """Return whether the words after the noun restrict it ("customers on a plan") and the claim contains none of
-    them."""
+    """Return whether the words after the noun restrict it ("customers on a plan"), and the claim drops this
+    restriction."""
     told = [word for word in words[place + 2 : place + 2 + _OF_A_PART] if word not in _ARTICLES]
     if words[place + 1] not in QUALIFYING or not told or not has_content(told[0]):
         return False
@@ -227,7 +230,8 @@ def _qualified(words: Sequence[str], place: int, claim: ParsedSentence) -> bool:
 
 
 def _told_as_done(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Return whether the claim says "opened" and the evidence says that somebody plans to open, or will."""
+    """Return whether the claim reports something as done ("opened") that the evidence only plans or announces ("will
+    open")."""
     if not evidence.ahead or claim.ahead or claim.negations:
         return False
     done = _done(claim)
@@ -235,8 +239,8 @@ def _told_as_done(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def _done(sentence: ParsedSentence) -> set[str]:
-    """Return the past events in the sentence, judging by word forms: "was opened", or "opened" without a verb in the
-    present tense."""
+    """Return the verbs for past events in the sentence, judging by their form: "was opened", or "opened" if the
+    sentence has no verb in the present tense."""
     words = words_of(sentence)
     present = not PRESENT.isdisjoint(words)
     found: set[str] = set()
@@ -251,7 +255,7 @@ def _done(sentence: ParsedSentence) -> set[str]:
 
 
 def _ahead(sentence: ParsedSentence) -> set[str]:
-    """Return the future events in the sentence."""
+    """Return the verbs for future events in the sentence."""
     words = words_of(sentence)
     return {lexeme(words[place]).key for place in _verbs_behind(words, AHEAD, FUTURE)} - {""}
 
@@ -264,7 +268,8 @@ def _hedges_it(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def _verbs_behind(words: Sequence[str], ahead: Container[str], bare: Container[str]) -> Iterator[int]:
-    """Yield the positions of the verbs that follow such words: after "to" or, for ``bare`` words, directly."""
+    """Yield the positions of the verbs that follow a word in ``ahead``. After a word in ``AHEAD``, such as "plan",
+    there must be a "to" before the verb, unless the word is in ``bare``."""
     for place, word in enumerate(words):
         if word not in ahead:
             continue

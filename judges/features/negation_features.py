@@ -39,10 +39,10 @@ from judges.features.words.stemming import lexeme
 
 UNCLEAR: Final = -1.0
 _OF_SUBJECT: Final = 2
-"""The position up to which a word belongs to the sentence's subject."""
+"""A word up to this position belongs to the sentence's subject."""
 _MOSTLY: Final = 0.74
 _LONG_ENOUGH: Final = 1.3
-"""The minimum weight of a claim that says enough to show what it denies. "No doctor" weighs less."""
+"""A claim needs at least this weight to show what it denies. "No doctor" has a lower weight."""
 _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
 """Words between a negation and the negated word: "non-toxic", "no longer sold"."""
@@ -55,7 +55,7 @@ _BORDERS: Final = BEFORE_A_BORDER | BEYOND_A_BORDER
 
 
 def polarity_differs(pair: SentencePair) -> float:
-    """Detect that one sentence affirms what the other denies. Return ``UNCLEAR`` if it is unclear which part a sentence
+    """Detect that one sentence affirms what the other denies. Return ``UNCLEAR`` if it isn't clear what a sentence
     denies; neither sentence then supports the other."""
     claim, evidence = pair.claim, pair.evidence
     universal = evidence.quantifier == UNIVERSAL or has_word(evidence, WHOLE)
@@ -94,8 +94,8 @@ def polarity_differs(pair: SentencePair) -> float:
 
 
 def only_one_denies(pair: SentencePair) -> bool:
-    """Return whether only one of the sentences contains a negation, and the claim is too short to tell whether they
-    contradict each other. The evidence then doesn't support it, although it may contain all of its words."""
+    """Return whether only one of the sentences contains a negation, and the claim is too short to decide whether they
+    contradict each other. The evidence then doesn't support the claim, even if it contains all of the claim's words."""
     if pair.claim.weight >= _LONG_ENOUGH:
         return False
     clauses = touched(pair.evidence, pair.anchors)
@@ -103,7 +103,7 @@ def only_one_denies(pair: SentencePair) -> bool:
 
 
 def _denies_by_word(sentence: ParsedSentence) -> bool:
-    """Return whether the sentence denies something without a negation word: a fee of zero, or one that is waived."""
+    """Return whether the sentence denies something without using a negation: "the fee is zero", "the fee is waived"."""
     amounts = [
         quantity.values
         for _, quantity in sentence.quantities
@@ -114,8 +114,8 @@ def _denies_by_word(sentence: ParsedSentence) -> bool:
 
 
 def _said_otherwise(pair: SentencePair) -> bool:
-    """Return whether the sentences may mean the same although only one has a negation here. The other one may not need
-    a negation, or may have it elsewhere.
+    """Return whether the sentences may mean the same although their negations differ. One of them may be negative in
+    another way or in another place.
     """
     claim, evidence = pair.claim, pair.evidence
     mine, theirs = len(claim.negations), len(evidence.negations)
@@ -137,7 +137,8 @@ def _said_otherwise(pair: SentencePair) -> bool:
 
 
 def _denies_one_of_two(sentence: ParsedSentence) -> bool:
-    """Return whether the sentence mentions the denied thing a second time: patients with diabetes and those without."""
+    """Return whether the sentence mentions the denied thing twice, as in "patients with diabetes and patients without
+    diabetes"."""
     return any(
         denied and sentence.keys.count(denied) > 1
         for denied in (_denied(sentence, place) for place in sentence.denials)
@@ -145,7 +146,8 @@ def _denies_one_of_two(sentence: ParsedSentence) -> bool:
 
 
 def _contrasts(claim: ParsedSentence) -> bool:
-    """Return whether the claim's negation only excludes one thing at its end: "in Vienna, not in Salzburg"."""
+    """Return whether the claim's negation only excludes one thing at the end of the claim: "in Vienna, not in
+    Salzburg"."""
     clause = claim.negations[-1]
     return clause > 0 and clause == max(claim.clauses, default=0) and 0 < claim.clauses.count(clause) <= _A_THING
 
@@ -162,8 +164,8 @@ def denials_of(
     claim: ParsedSentence, evidence: ParsedSentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]
 ) -> int:
     """Count the negations in ``clauses`` of the evidence that deny the claim. A negation doesn't count if it comes
-    after all of the claim's content ("... and cannot be exchanged") or before a word inserted into it ("items not worn
-    can be returned")."""
+    after all of the claim's content ("... and cannot be exchanged"), or if it denies a word that is inserted into this
+    content ("items not worn can be returned")."""
     if not anchors or has_word(evidence, CORRELATIVES):
         return sum(clause in clauses for clause in evidence.negations)
     last, count = anchors[-1][1], 0
@@ -176,23 +178,23 @@ def denials_of(
 
 
 def _denied(evidence: ParsedSentence, place: int) -> str:
-    """Return the word denied by a negation before ``place``: the next one or, if that is a light word, the one after
-    it."""
+    """Return the word denied by a negation before ``place``. This is the next word or, if that word has a low weight,
+    the one after it."""
     following = evidence.keys[place : place + 2]
     passed = len(following) > 1 and (following[0] in _PASSED or evidence.weights.get(following[0], 1.0) < 1.0)
     return following[1] if passed and following[0] not in evidence.signs else "".join(following[:1])
 
 
 def _across(pair: SentencePair) -> bool:
-    """Return whether the sentences are about different sides of a boundary: "nothing before the 25th" and "something
-    from the 25th" can both be true."""
+    """Return whether the sentences are about different sides of a boundary and can both be true, such as "nothing
+    before the 25th" and "something from the 25th"."""
     mine, theirs = _sides(pair.claim), _sides(pair.evidence)
     return bool(mine and theirs and mine != theirs)
 
 
 def _sides(sentence: ParsedSentence) -> set[bool]:
-    """Return whether each boundary word in the sentence puts the statement beyond the boundary ("after") or not
-    ("before"). A boundary word is followed by a quantity or by the first of something."""
+    """Return the sides of a boundary that the sentence is about: True for the side beyond it ("after"), False for the
+    side before it. A boundary word counts only if a quantity follows it."""
     words = words_of(sentence)
     return {
         word in BEYOND_A_BORDER
@@ -203,8 +205,8 @@ def _sides(sentence: ParsedSentence) -> set[bool]:
 
 
 def _clauses_of(pair: SentencePair) -> set[int] | None:
-    """Return the clauses in the evidence that correspond to the claim. If some of them deny the claim and some do not,
-    return the one with the most of the claim's content, or None if that is unclear."""
+    """Return the clauses in the evidence that correspond to the claim. If some of the clauses deny the claim and others
+    do not, return the clause that contains most of the claim's content. Return None if there is no clear choice."""
     claim, evidence = pair.claim, pair.evidence
     clauses = touched(evidence, pair.anchors)
     denying = clauses & set(evidence.negations)
@@ -230,8 +232,8 @@ def _clauses_of(pair: SentencePair) -> set[int] | None:
 
 
 def _bounded_alike(pair: SentencePair) -> bool:
-    """Return whether matching quantities are bounds on the same side, unlike "up to 5 may" and "more than 5 may
-    not"."""
+    """Return whether quantities with the same value also have the same bounds. In "up to 5 may" and "more than 5 may
+    not", the bounds differ."""
     return all(
         quantity.bound is other.bound and quantity.limit == other.limit
         for _, quantity in pair.claim.quantities
@@ -241,13 +243,14 @@ def _bounded_alike(pair: SentencePair) -> bool:
 
 
 def _excepts(sentence: ParsedSentence) -> list[str]:
-    """Return the words that introduce exceptions or starting times. A negation next to such a word negates something
-    else."""
+    """Return the words that introduce an exception or a starting time. A negation next to such a word doesn't deny the
+    statement itself."""
     return [word for word in EXCEPTIVES if has_word(sentence, (word,))]
 
 
 def _negative_elsewhere(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Return whether one sentence uses a negative word and the other a negation: "failed to" and "did not"."""
+    """Return whether a sentence has a negative word without a counterpart in the other, such as "failed to" for "did
+    not"."""
     unmatched = [
         any(sign < 0 for _, sign in places)
         for one, other in ((claim, evidence), (evidence, claim))
@@ -272,8 +275,8 @@ def _signs_differ(pair: SentencePair) -> int:
 
 
 def _sign_near(pair: SentencePair, key: str, place: int) -> int:
-    """Return the sign of a concept in the evidence. If it occurs several times, the occurrence whose surrounding words
-    match those at the claim's ``place`` counts. Return 0 if that is unclear."""
+    """Return the sign of a concept in the evidence. If the concept occurs several times, choose the occurrence whose
+    surrounding words match those at the claim's ``place``. Return 0 if there is no clear choice."""
     places = pair.evidence.signs[key]
     if len({sign for _, sign in places}) == 1:
         return places[0][1]
@@ -294,9 +297,9 @@ def _sign_near(pair: SentencePair, key: str, place: int) -> int:
 
 
 def _belonging(sentence: ParsedSentence, key: str) -> dict[int, dict[str, float]]:
-    """Return the strength of the link between each word of a sentence and each occurrence of a concept. A word is
-    linked to the occurrence in its own clause, to the preceding one, or, if the word is its subject, to the following
-    one.
+    """Return how strongly each word of a sentence is linked to each occurrence of a concept. A word is linked to the
+    occurrence in the same clause, to the occurrence before it, or, if the word is the subject, to the occurrence after
+    it.
     """
     ordered = [at for at, _ in sentence.signs[key]]
     bare = _bare(sentence, key)
@@ -312,16 +315,16 @@ def _belonging(sentence: ParsedSentence, key: str) -> dict[int, dict[str, float]
 
 
 def _bare(sentence: ParsedSentence, key: str) -> set[int]:
-    """Return the positions at which a concept shares the subject of a preceding verb, like "fell" in "rose in Europe
-    and fell in Asia"."""
+    """Return the positions at which a concept shares its subject with the verb before it, like "fell" in "Prices rose
+    in Europe and fell in Asia"."""
     words = words_of(sentence)
     led = [words[place - 1] in JOINING for place, word in enumerate(words) if lexeme(word).key == key]
     return {at for (at, _), alone in zip(sentence.signs[key], led, strict=False) if alone}
 
 
 def _weight(sentence: ParsedSentence, index: int, at: int, before: int, behind: int, bare: Container[int]) -> float:
-    """Return how strongly the word at ``index`` belongs to the occurrence of the concept ``at`` a position. ``before``
-    and ``behind`` are the positions of its nearest occurrences on either side, or -1.
+    """Return how strongly the word at ``index`` is linked to the occurrence of a concept at the position ``at``.
+    ``before`` and ``behind`` are the positions of the nearest occurrences before and after the word, or -1.
     """
     clause = sentence.clauses[index]
     together = sentence.clauses[at] == clause
@@ -334,8 +337,9 @@ def _weight(sentence: ParsedSentence, index: int, at: int, before: int, behind: 
 
 
 def opposed(pair: SentencePair) -> float:
-    """Detect a word replaced by its opposite in otherwise equal text, such as "a third more" and "a third less". The
-    strength is lower for words that may distinguish two things: the red button and the green one.
+    """Detect that a word is replaced by its opposite and the rest of the text is the same, as in "a third more" and "a
+    third less". The result is lower for words that may distinguish two things, as in "the left button" and "the right
+    button".
     """
     claim, evidence = pair.claim, pair.evidence
     if pair.lacking > 1 or pair.coverage < 0.7 or len(pair.anchors) < len(claim.keys) - 1:
@@ -354,8 +358,8 @@ def opposed(pair: SentencePair) -> float:
 
 
 def _turned_twice(pair: SentencePair, found: Sequence[tuple[str, str, int]]) -> bool:
-    """Return whether another word is replaced by its opposite too: "above it, income is taxable" and "below it, income
-    is exempt".
+    """Return whether a second word is replaced by its opposite, as in "above the limit, income is taxable" and "below
+    the limit, income is exempt".
     """
     return _signs_differ(pair) < 1 and all(not lexeme(word).sign for word, _, _ in found)
 

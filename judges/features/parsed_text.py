@@ -20,13 +20,13 @@ _CLAUSE_MARKS: Final = frozenset(",;:、；()")
 _BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
 SEPARATOR: Final = lexicon.SEPARATOR
 ELLIPSIS: Final = -1
-"""Stands for the clause of a negation whose negated part is omitted ("the other does not")."""
+"""Represents the clause of a negation whose negated part is omitted ("the other does not")."""
 _QUOTES: Final = frozenset('"“”»」)')
 NAMING: Final = (QuantityKind.REFERENCE, QuantityKind.IDENTIFIER, QuantityKind.WEEKDAY)
 _NAMING_WEIGHT: Final = 0.6
 _MAX_KEYS: Final = 120
 _PERIOD_WITHIN: Final = 5
-"""The number of words after a rate that may name its period: 60 signed requests per minute."""
+"""Number of words after a rate in which its period may be named: "60 signed requests per minute"."""
 _PERIOD_KEYS: Final = {
     vocabulary.UNITS[word]: lexeme(word).key for word in ("second", "minute", "hour", "day", "week", "month", "year")
 }
@@ -45,7 +45,7 @@ _FUNCTIONAL: Final = frozenset({"may"}).union(
 
 
 class ParsedSentence(Struct, frozen=True):
-    """A parsed sentence. ``keys`` are its content words (as stems or concepts) and its quantities, in order; positions
+    """A parsed sentence. ``keys`` are its content words (as stems or concepts) and its quantities, in order. Positions
     are indexes into ``keys``."""
 
     run: str
@@ -56,7 +56,7 @@ class ParsedSentence(Struct, frozen=True):
     weight: float
     quantities: tuple[tuple[int, Quantity], ...]
     names: Mapping[str, str]
-    """The capitalized words inside the sentence, as a map from key to spelling."""
+    """The capitalized words in the sentence, apart from its first word, as a map from key to spelling."""
     clauses: tuple[int, ...]
     """The clause that contains each key."""
     negations: tuple[int, ...]
@@ -71,7 +71,8 @@ class ParsedSentence(Struct, frozen=True):
     """Whether the sentence contains a word for something planned or in the future."""
     conditions: int
     relation: tuple[str, int, int] | None
-    """The relator (a word such as "than" or "before") with its sign and position, if there is exactly one."""
+    """The word that relates two things, such as "than" or "before", with its sign and position. None unless there is
+    exactly one."""
     leans: bool
     """Whether the sentence begins with a pronoun or a connective and so depends on the previous sentence."""
     leads: bool
@@ -97,9 +98,9 @@ class Prepared(Struct, frozen=True):
 def prepare(text: str, context: str = "", asked: str = "") -> Prepared:
     """Parse ``text`` in time linear in its length. Markdown emphasis, links and citation markers are ignored.
 
-    ``context`` is the sentence before a claim such as "It costs 5 euros."; it identifies the claim's subject and isn't
-    compared itself. ``asked`` is the question that a claim answers. It determines which of several things in the
-    evidence the claim is about.
+    ``context`` is the sentence before a claim such as "It costs 5 euros." It identifies the claim's subject, but isn't
+    compared with the evidence. ``asked`` is the question that a claim answers. It determines which of several things in
+    the evidence the claim is about.
     """
     clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
     clean = clean[lead.end() :] if (lead := lexicon.LEAD_IN.match(clean)) else clean
@@ -209,8 +210,8 @@ class _Collector:
     answers: bool = False
     """Whether the next part follows a colon."""
     period: tuple[str, Decimal] | None = None
-    """The period of the most recent rate, such as the day in "two a day". It is kept until the name of the period has
-    been read, or until word number ``period_until``."""
+    """The period of the most recent rate, such as "day" in "two a day". It is kept until its name has been read, or up
+    to word number ``period_until``."""
     period_until: int = 0
 
     def quantity(self, quantity: Quantity) -> None:
@@ -239,7 +240,7 @@ class _Collector:
                 (f"{word}.", 1.0) if inner and text.isupper() and not abbreviated and word != "i" else ("", 0.0)
             )
         if text == "Pro" and following not in vocabulary.PERIODS and following not in vocabulary.UNITS:
-            key, weight = word, 1.0  # A product, not "per".
+            key, weight = word, 1.0  # The name of a product, not the German word for "per".
         if self.period is not None and (period := self._period_key(word)) is not None:
             key, weight, self.period = period, 1.0, None  # "min" is "minute" here, not a minimum.
         if not key:

@@ -1,9 +1,9 @@
 """Combines a model's probabilities with features into calibrated probabilities. Two logistic regressions, whose weights
-are stored as data, estimate P(entailed) and, for claims that are not entailed, P(contradicted). A third estimates
-P(entailed) from shared wording alone and counts only if it is low, because evidence without the claim's words is
-unlikely to support it, while shared words prove nothing. Exact features (a number that differs, a negation, a sentence
-repeated word for word) then shift the log-odds. For a judge with two encoders, there are separate regressions, which
-also use the second encoder's probabilities.
+are stored as data, estimate P(entailed) and, for claims that are not entailed, P(contradicted). A third regression
+estimates P(entailed) from shared wording alone. Its estimate counts only if it is low: evidence without the claim's
+words is unlikely to support the claim, but shared words prove nothing. Exact features (a number that differs, a
+negation, a sentence repeated word for word) then shift the log-odds. For a judge with two encoders, there are separate
+regressions, which also use the second encoder's probabilities.
 """
 
 import json
@@ -23,14 +23,14 @@ from judges.types import Probabilities
 
 WEIGHTS_FILE: Final = "weights.json"
 _FLOOR: Final = 1e-3
-"""Probabilities are kept at least this far from 0 and 1, because a model's certainty is meaningless beyond that."""
+"""Probabilities are kept at least this far from 0 and 1. A model's certainty beyond that is meaningless."""
 _HEARD: Final = 2.5
 """The log-odds beyond which a model's certainty would outweigh any exact feature."""
 _TOLD: Final = 0.5
 _EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
     ("quantity_differs", "A number, date or unit differs"),
     ("name_differs", "A name differs"),
-    ("roles_swapped", "Two numbers, or the two sides of a comparison or of an order in time, are swapped"),
+    ("roles_swapped", "Two numbers, two compared things or two events are swapped"),
     ("polarity_differs", "The source says the opposite"),
     ("overclaims", "The source's statement is narrower or less certain"),
     ("verbatim", "The source says so in these words"),
@@ -45,9 +45,9 @@ MOVES: Final[Mapping[str, tuple[float, float]]] = {
     "name_differs": (-3.0, 3.5),
     "overclaims": (-2.5, 0.0),
 }
-"""Maps each signal to the amounts that a signal of 1 adds to the log-odds of (entailed, contradicted) against neither.
-Exact signals are rare and have a large weight. On held-out claims, ``overclaims`` adds little to the model's own
-scores."""
+"""Maps each feature to the amounts that a value of 1 adds to the log-odds of "entailed" and of "contradicted", each
+against "neither". Exact features are rare and have a large weight. On held-out claims, ``overclaims`` improves little
+on the model's own scores."""
 _moving: Final = attrgetter(*MOVES)
 _explaining: Final = attrgetter(*(name for name, _ in _EXPLANATIONS))
 NAMES: Final = (
@@ -117,8 +117,8 @@ def combine(
 
     Args:
         evidence: one window or several together, parsed by ``prepare`` or as text.
-        claim: a sentence with its context, parsed or as text; or its ``ClaimComparison``, if it is compared with
-            several windows.
+        claim: a sentence with its context, parsed or as text. If it is compared with several windows, its
+            ``ClaimComparison``.
         model: the model's probabilities for the pair.
         best: the highest P(entailed) and P(contradicted) of any single window, if ``model`` covers several.
     """
@@ -180,7 +180,8 @@ def bounded_log_odds(share: float) -> float:
 
 
 def explain(features: Features) -> str | None:
-    """Return a sentence that describes the strongest feature, differences first, or None if no feature is present."""
+    """Return a sentence that describes the strongest feature; differences take precedence. Return None if no feature is
+    present."""
     values = _explaining(features)
     if max(values) < _TOLD:
         return None

@@ -16,10 +16,10 @@ _DEFAULT: float = Thresholds().entailment
 class PublishedThresholdFeatures:
     """A ``FeatureExtractor`` for such a judge.
 
-    The regressions in ``judges.features.probability_calibration`` only fit the embedded model. For other judges, the
-    log-odds of "entailed" are shifted so that a score at the published threshold becomes the default threshold of
-    policies. With the default threshold, a claim is then supported exactly when the judge's authors would call it
-    supported. A policy with a higher threshold is stricter, and one with a lower threshold more lenient.
+    The regressions in ``judges.features.probability_calibration`` were fitted to the embedded model only. For other
+    judges, the log-odds of "entailed" are shifted so that a score at the published threshold becomes the default
+    threshold of policies. With the default threshold, a claim is then supported exactly when the judge's authors would
+    call it supported. A policy with a higher threshold is stricter; a policy with a lower threshold is more lenient.
     """
 
     prepare = staticmethod(prepare)

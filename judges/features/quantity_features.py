@@ -1,5 +1,5 @@
-"""Detects whether the quantities in a claim differ from those in an otherwise similar sentence, or differ only in
-form."""
+"""Detects that quantities in a claim differ from those in an otherwise similar sentence, and rewrites quantities that
+differ only in form."""
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise
@@ -22,7 +22,7 @@ from judges.features.words.lexicon import EXCEPTING, OF_THE_REST, OFTEN, OPEN_EN
 
 _MOST_TIMES: Final = 400
 _EXCEPTED: Final = 4
-"""Number of words after "except" in which to look for days: "except on Sundays and Mondays"."""
+"""Number of words after "except" that are searched for weekdays ("except on Sundays and Mondays")."""
 _NAMES_A_THING: Final = (*NAMING, QuantityKind.DATE, QuantityKind.ORDINAL)
 
 
@@ -60,7 +60,8 @@ def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
 
 
 def _named_alike(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Return whether both numbers belong to the same named thing, such as Apollo 11, regardless of the next word."""
+    """Return whether both numbers are part of the same name, such as "Apollo 11". The word after the number doesn't
+    matter."""
     if (
         quantity.kind is not QuantityKind.NUMBER
         or other.kind is not QuantityKind.NUMBER
@@ -75,7 +76,8 @@ def _named_alike(quantity: Quantity, other: Quantity, pair: SentencePair) -> boo
 
 
 def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool:
-    """Return whether the quantity is within one of several bounds: 20 is above 10, regardless of the rule up to 10."""
+    """Return whether the evidence has several bounds and the quantity is within one of them. For example, 20 is allowed
+    if one rule applies up to 10 and another above 10."""
     if quantity.bound not in (BoundKind.EXACT, BoundKind.ABOUT) or not quantity.values:
         return False
     alike = [
@@ -90,7 +92,7 @@ def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool
 
 
 def _excepted(sentence: ParsedSentence) -> set[str]:
-    """Return the weekdays that the sentence excludes: daily except Sundays."""
+    """Return the weekdays that the sentence excludes, as in "daily except Sundays"."""
     if all(quantity.kind is not QuantityKind.WEEKDAY for _, quantity in sentence.quantities):
         return set()
     words = words_of(sentence)
@@ -104,8 +106,8 @@ def _excepted(sentence: ParsedSentence) -> set[str]:
 
 
 def has_all(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Return whether a sentence contains or allows all quantities in a claim: 20 is in 11 to 20, and 15,000 is above
-    10,000."""
+    """Return whether a sentence contains or allows all quantities in a claim. For example, "11 to 20" allows 20, and
+    "above 10,000" allows 15,000."""
     mine, theirs = ([quantity for _, quantity in sentence.quantities] for sentence in (claim, evidence))
     ends = {end.key for pair in pairwise(mine) if pair[0].opens for end in pair}
     ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
@@ -120,8 +122,8 @@ def has_all(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
-    """Return whether the quantity isn't a bound itself and is on the permitted side of the only bound of its kind in
-    the evidence."""
+    """Return whether the evidence has exactly one bound of the quantity's kind and allows the quantity. A quantity that
+    is itself a bound is never allowed."""
     alike = [other for other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
     if len(alike) != 1 or not quantity.values or quantity.bound not in (BoundKind.EXACT, BoundKind.ABOUT):
         return False
@@ -130,7 +132,8 @@ def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
 
 
 def _same_polarity(pair: SentencePair) -> bool:
-    """Return whether both sentences are affirmative or both negative, unlike "40 % do" and "60 % do not"."""
+    """Return whether both sentences are affirmative or both are negative. The sentences "40 % do" and "60 % do not",
+    for example, have different polarities."""
     claim, evidence = pair.claim, pair.evidence
     first, last = (pair.anchors[0][1], pair.anchors[-1][1]) if pair.anchors else (0, len(evidence.keys))
     beside = [place for place in evidence.denials if first <= place <= last]
@@ -141,8 +144,8 @@ def _same_polarity(pair: SentencePair) -> bool:
 
 
 def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quantity]]) -> bool:
-    """Return whether the evidence's quantity is the end of a range that the claim's bound doesn't refer to, such as "at
-    most 4" for "3 to 5".
+    """Return whether the evidence's quantity is an end of a range, but not the end that the claim's bound refers to.
+    For "3 to 5", the bound "at most 4" refers to the 5, not to the 3.
     """
     if quantity.bound not in (BoundKind.AT_MOST, BoundKind.AT_LEAST):
         return False
@@ -153,8 +156,8 @@ def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quant
 
 
 def _follows(quantity: Quantity, pair: SentencePair) -> bool:
-    """Return whether the quantity follows from the evidence's quantities: as a value in a range, a sum, a time span, or
-    a multiple."""
+    """Return whether the quantity can be derived from the evidence's quantities: as a value in a range, a sum, a time
+    span, or a multiple."""
     mine = [other for _, other in pair.claim.quantities]
     theirs = [other for _, other in pair.evidence.quantities]
     ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
@@ -185,8 +188,8 @@ def _follows(quantity: Quantity, pair: SentencePair) -> bool:
 
 
 def _times_over(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Return whether the claim's quantity may be a multiple of the evidence's. For example, the claim says "1 g a day"
-    and the evidence "500 mg every 12 hours", or the claim gives the yearly rent and the evidence the monthly rent."""
+    """Return whether the claim's quantity may be a multiple of the evidence's quantity. For example, the claim says "1
+    g a day" and the evidence says "500 mg every 12 hours"."""
     if (quantity.kind, quantity.unit) != (other.kind, other.unit) or quantity.per == other.per:
         return False
     often = (
@@ -199,7 +202,8 @@ def _times_over(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool
 
 
 def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) -> bool:
-    """Return whether the quantity is in one of the ranges. If it is a bound, return whether it admits a whole range."""
+    """Return whether the quantity is in one of the ranges. If it is a bound, return whether it includes one of the
+    ranges completely."""
     if quantity.bound in (BoundKind.EXACT, BoundKind.ABOUT):
         return any(within(quantity, low, high) for low, high in ranges)
     value = quantity.values[:1]
@@ -237,7 +241,8 @@ def _behind_a_name(sentence: ParsedSentence, quantity: Quantity) -> bool:
 def _counterpart(
     pair: SentencePair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
 ) -> tuple[float, Quantity | None]:
-    """Return the evidence's quantity that corresponds to the claim's, and how certain that is."""
+    """Find the quantity in the evidence that corresponds to the claim's quantity. Return how certain the match is, and
+    the quantity found."""
     low, high = gap(pair.anchors, place, len(pair.evidence.keys))
     if quantity.kind is QuantityKind.POINTS:
         found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
@@ -272,7 +277,8 @@ def _counterpart(
 
 
 def _complement(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Return whether one sentence says what applies up to a limit, and the other that it doesn't apply beyond it."""
+    """Return whether one sentence says that something applies up to a limit, and the other that it doesn't apply beyond
+    this limit."""
     if quantity.values[:1] != other.values[:1] or quantity.bound is other.bound:
         return False
     claim, evidence = pair.claim, pair.evidence
@@ -285,7 +291,7 @@ def _complement(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool
 
 def _unit_left_out(one: Quantity, other: Quantity) -> bool:
     """Return whether the quantities may differ only because one omits its unit ("43 or 44 years old" and "43 years
-    old"), or whether they are pounds of either kind."""
+    old"). Also return True for "pounds" that may be either money or a weight."""
     if {one.kind, other.kind} == {QuantityKind.MONEY, QuantityKind.MEASURE} and "GBP" in (one.unit, other.unit):
         return any("pound" in each.text.lower() for each in (one, other))
     if {one.unit, other.unit} == {"times", ""} and QuantityKind.PERCENT in (one.kind, other.kind):
@@ -296,7 +302,8 @@ def _unit_left_out(one: Quantity, other: Quantity) -> bool:
 
 
 def _changed_by(pair: SentencePair) -> bool:
-    """Return whether only the claim uses "by": "fell by 20 %" for a fall from 50 to 40 dollars."""
+    """Return whether only the claim uses "by", as "fell by 20 %" does if the evidence says "fell from 50 to 40
+    dollars"."""
     return has_word(pair.claim, ("by",)) and not has_word(pair.evidence, ("by",))
 
 
@@ -320,10 +327,10 @@ def _names_same(pair: SentencePair) -> bool:
 
 
 def numbers_exchanged(pair: SentencePair) -> float:
-    """Detect two swapped quantities: 60 % bonds and 40 % shares instead of 60 % shares and 40 % bonds."""
+    """Detect two swapped quantities: "60 % bonds and 40 % shares" instead of "60 % shares and 40 % bonds"."""
     if pair.coverage < ALIKE or min(len(pair.claim.quantities), len(pair.evidence.quantities)) < 2:
         return 0.0
-    if len(pair.anchors) == len(pair.claim.keys):  # The evidence contains all of it in the same order.
+    if len(pair.anchors) == len(pair.claim.keys):  # The evidence contains the whole claim in the same order.
         return 0.0
     mine, theirs = _labels(pair.claim), _labels(pair.evidence)
     return float(
@@ -337,15 +344,15 @@ def numbers_exchanged(pair: SentencePair) -> float:
 
 
 def _labels(sentence: ParsedSentence) -> dict[str, str]:
-    """Return the word to which each quantity belongs: the following word, or, if the last quantity ends the sentence,
-    the preceding word."""
+    """Return the word that each quantity belongs to. This is the following word, or the preceding word if the last
+    quantity ends the sentence."""
     last = sentence.quantities[-1][0]
     return _beside(sentence, 1 if last + 1 < len(sentence.keys) else -1)
 
 
 def _beside(sentence: ParsedSentence, step: int) -> dict[str, str]:
-    """Return the word one ``step`` from each quantity that occurs once in the sentence; a rate's period may be
-    omitted."""
+    """For each quantity that occurs once in the sentence, return the word that is ``step`` positions away. The period
+    of a rate is ignored."""
     keys = [key.partition("/")[0] for key in sentence.keys]
     return {
         keys[place]: keys[place + step]
@@ -368,8 +375,8 @@ _CONVERTED = frozenset(
 
 
 def as_written(text: str, claim: Prepared, evidence: Sequence[Prepared]) -> str:
-    """Rewrite quantities of ``claim`` in ``text`` in the evidence's form if the evidence only has them in another form,
-    such as "72 hours" for "three days". A model recognizes synonymous words, but rarely equivalent numbers."""
+    """Rewrite those quantities in ``text`` that come from ``claim`` and that the evidence has only in another form,
+    such as "72 hours" instead of "three days". A model recognizes synonyms, but rarely equivalent numbers."""
     said = {other.text for window in evidence for other in window.quantities} if claim.quantities else set()
     unsaid = [mine for mine in claim.quantities if mine.kind in _CONVERTED and mine.text not in said]
     if not unsaid:

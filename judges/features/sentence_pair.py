@@ -31,21 +31,21 @@ class SentencePair(Struct, frozen=True):
 def pair_up(
     target: ParsedSentence, evidence: ParsedSentence, frame: Mapping[str, float], coverage: float
 ) -> SentencePair:
-    """Align two sentences. ``frame`` has the weighted words that the claim is about; ``coverage`` is their share in the
-    evidence."""
+    """Align two sentences. ``frame`` holds the words that the claim is about, with their weights. ``coverage`` is the
+    share of them that occurs in the evidence."""
     full = [key in evidence.weights for key, weight in frame.items() if weight == 1.0]
     shared = sum(full)
     return SentencePair(target, evidence, coverage, len(full) - shared, shared, anchors_of(target.keys, evidence.keys))
 
 
 def share_of(frame: Mapping[str, float], keys: Container[str]) -> float:
-    """Return the share of the frame's weight that ``keys`` contains."""
+    """Return the weighted share of the frame's words that are in ``keys``."""
     total = sum(frame.values())
     return held(frame, keys) / total if total else 0.0
 
 
 def held(frame: Mapping[str, float], keys: Container[str]) -> float:
-    """Return how much of the frame's weight ``keys`` contains."""
+    """Return the total weight of the frame's words that are in ``keys``."""
     return sum([weight for key, weight in frame.items() if key in keys])
 
 
@@ -88,7 +88,8 @@ def touched(evidence: ParsedSentence, anchors: Sequence[tuple[int, int]]) -> set
 
 
 def gap(anchors: Sequence[tuple[int, int]], place: int, end: int) -> tuple[int, int]:
-    """Return the part of the evidence between the anchors around a position in the claim."""
+    """Return the part of the evidence that corresponds to a position in the claim: the part between the two nearest
+    anchors."""
     low, high = 0, end
     for mine, theirs in anchors:
         if mine < place:
@@ -101,8 +102,8 @@ def gap(anchors: Sequence[tuple[int, int]], place: int, end: int) -> tuple[int, 
 
 ALIKE: Final = 0.75
 ANOTHER: Final = 0.4
-"""The strength of a difference that may be due to the sentences being about two different things. It is too low to
-block by itself."""
+"""The strength of a difference that may exist only because the two sentences are about different things. It is too low
+to make a claim contradicted by itself."""
 _MOST_WORDS: Final = 300
 """Higher than the number of words in any real sentence."""
 

@@ -25,7 +25,7 @@ class Wording(Struct, frozen=True):
 
 
 class ClaimWording:
-    """The wording of a claim, to measure in several pieces of evidence."""
+    """The wording of a claim, for comparison with several pieces of evidence."""
 
     def __init__(self, claim: Prepared) -> None:
         self._claim = claim
@@ -60,14 +60,14 @@ def words_of(text: Prepared) -> list[str]:
 
 
 def share_of_runs(claim: Prepared, evidence: Prepared, size: int) -> float:
-    """Return the share of the claim's runs of ``size`` words that the evidence contains. A claim with fewer words is
-    treated as shorter runs."""
+    """Return the share of the claim's runs of ``size`` consecutive words that the evidence contains. A claim with fewer
+    words is a single, shorter run."""
     runs = _runs_of(claim.run, size)
     return sum(map(evidence.run.__contains__, runs)) / len(runs) if runs else 0.0
 
 
 def _share_of_pairs(claim: Prepared, evidence: Prepared) -> float:
-    """Return ``share_of_runs`` for pairs of words. Sets of pairs are compared faster than texts are searched."""
+    """Return ``share_of_runs`` for pairs of words. Comparing sets of pairs is faster than searching texts."""
     distinct, count = _pairs_of(claim.run)
     if evidence.parts or len(distinct) < max(2, count):
         return share_of_runs(claim, evidence, 2)
@@ -100,11 +100,12 @@ def _joined(words: Sequence[str]) -> str:
 
 
 _LEAD: Final = 7
-"""Number of words next to a statement in which to look for a judgement on it."""
+"""Number of words before and after a statement that are searched for a comment on whether it is true."""
 
 
 def verbatim(claim: ParsedSentence, evidence: Prepared, others: Container[int]) -> float:
-    """Return whether the evidence contains the claim word for word, outside the sentences ``others``."""
+    """Return whether the evidence contains the claim word for word, not counting the sentences at the positions
+    ``others``. The result is lower if the evidence adds a hedge or condition."""
     if claim.run not in evidence.run or claim.run.count(SEPARATOR) < 3 or not claim.keys:
         return 0.0
     best = 0.0
@@ -121,7 +122,7 @@ def verbatim(claim: ParsedSentence, evidence: Prepared, others: Container[int]) 
 
 
 def put_in_doubt(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Return whether the evidence only reports that somebody denies or asserts the claim: "it is a myth that …"."""
+    """Return whether the evidence repeats the claim without asserting it: "it is a myth that …"."""
     before, _, after = evidence.run.partition(claim.run)
     led = before.rstrip(SEPARATOR).split(SEPARATOR)
     reported = led[-1] == "that" and not DOUBTING.isdisjoint(led[-_LEAD:-1])
@@ -129,8 +130,8 @@ def put_in_doubt(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def ordered(pair: SentencePair) -> float:
-    """Return the degree (0 to 1) to which a sentence has the claim's content in the same order. Return 0 if the text in
-    between is about something else."""
+    """Return the degree (0 to 1) to which a sentence has the claim's content in the same order. Return 0 if the claim
+    skips text that is about something else."""
     target = pair.claim
     kept = {target.keys[place] for place, _ in pair.anchors}
     alone = pair.coverage if target.quantities else 0.0
@@ -142,7 +143,7 @@ def ordered(pair: SentencePair) -> float:
         share *= 0.9
     placed = {place for place, _ in pair.anchors}
     if any(place not in placed and target.keys[place] in pair.evidence.keys for place, _ in target.quantities):
-        return 0.0  # The evidence contains it in a different order.
+        return 0.0  # The evidence has a quantity of the claim in a different place.
     return 0.0 if _crossed_over(pair) else ramp(share, 0.85, 1.0)
 
 
@@ -153,9 +154,9 @@ def turned(pair: SentencePair) -> bool:
 
 
 def _crossed_over(pair: SentencePair) -> bool:
-    """Return whether the claim joins the beginning of one statement to the end of the next: "100 in towns" from "50 in
-    towns and 100 outside". The omitted part then has a quantity of the same kind, or a separate clause that repeats one
-    of the claim's words."""
+    """Return whether the claim joins parts of two statements, such as "50 outside" from "50 in towns and 100 outside".
+    The part that it skips then has a quantity of the same kind, or is a separate clause that repeats one of the claim's
+    words."""
     claim, evidence = pair.claim, pair.evidence
     kinds = {(quantity.kind, quantity.unit) for _, quantity in claim.quantities}
     counted = {place for place, quantity in evidence.quantities if (quantity.kind, quantity.unit) in kinds}

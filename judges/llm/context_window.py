@@ -22,8 +22,8 @@ def estimate_tokens(text: str) -> int:
 
 
 def best_at_ends(ranked: Sequence[T]) -> list[T]:
-    """Reorder ``ranked`` (best first) so that the best two items are at the two ends, to which models pay the most
-    attention (Liu et al., 2023, "Lost in the Middle")."""
+    """Reorder ``ranked`` (best first) so that the best two items are at the two ends. Models pay the most attention to
+    the ends of their input (Liu et al., 2023, "Lost in the Middle")."""
     return list(ranked) if len(ranked) < 3 else [ranked[0], *ranked[2:], ranked[1]]
 
 

@@ -30,8 +30,8 @@ class LlmJudge:
 
     Args:
         keys: provides the API keys of the endpoints.
-        model: the model that judges claims and decomposes sentences. With None, the judge only scores replies, each
-            with the model named in the request.
+        model: the model that judges claims and decomposes sentences. If this is None, the judge only scores replies,
+            each with the model named in the request.
         endpoints: the services, by name.
         prices: the price table for ``cost_usd``.
         timeout_s: time limit per call, including the wait for a free slot.
@@ -148,7 +148,8 @@ class LlmJudge:
     async def score_claims(
         self, calls: Sequence[ClaimsCall], record: Callable[[LlmCall], None], *, mode: LlmScoringMode
     ) -> ClaimScores | None:
-        """Make ``calls``; return None if an answer cannot be parsed. Raises JudgeError or TimeoutError."""
+        """Make ``calls``, and return the scores. Return None if an answer cannot be parsed. Raises JudgeError or
+        TimeoutError."""
         if self._model is None:
             raise JudgeError("no model is configured")
         return await self._claim_scores.score(self._model, calls, record, mode=mode)

@@ -37,7 +37,7 @@ class LlmClient:
         keys, endpoints, prices: as for ``LlmJudge``.
         timeout_s: time limit per call, including the wait for a free slot.
         concurrency: maximum number of concurrent calls.
-        observe: called with every call, whereas the ``record`` argument of ``ask`` receives only that call.
+        observe: called with every call. The argument ``record`` of ``ask`` receives only the call made by ``ask``.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class PriceTable:
         price = self.price(model)
         if price is None:
             return None
-        # Converted from text, because the decimal as written is meant, not the nearest binary fraction.
+        # Converted from text, so that the price is the decimal number as written, not the nearest binary fraction.
         per_input, per_output = Decimal(str(price.input)), Decimal(str(price.output))
         return (prompt_tokens * per_input + completion_tokens * per_output) / _PER
 

@@ -119,8 +119,8 @@ def read_claims(text: str) -> Sequence[str] | None:
 
 
 def _object(text: str, key: str) -> dict[str, Any] | None:
-    """Return the JSON object in the answer that has ``key``, or None if there is no such object or if several disagree
-    on its value."""
+    """Return the JSON object in the answer that has ``key``. Return None if there is no such object, or if several
+    objects have different values for it."""
     found = [value for value in _objects(text) if key in value]
     return found[-1] if found and all(value[key] == found[-1][key] for value in found) else None
 

@@ -24,7 +24,7 @@ class FullStopKind(Enum):
     NUMBERED = auto()
     """For example, "No.", "Art." or "Jan." The sentence ends unless a number or numeral follows."""
     LOOSE = auto()
-    """For example, "etc." or "p.m." The sentence ends if a capital letter follows that does not begin an acronym or a
+    """For example, "etc." or "p.m." The sentence ends if a capital letter follows, unless it begins an acronym or a
     weekday."""
     ENDING = auto()
     """For example, "Inc." or "U.S." The sentence ends if a word follows that usually begins a sentence."""
@@ -333,5 +333,6 @@ def _is_unspaced(ch: str) -> bool:
 
 
 def _continues_quotation(ch: str) -> bool:
-    """Return whether ``ch``, directly after a quotation, continues the sentence: kana of a particle, or 的."""
+    """Return whether ``ch``, directly after a quotation, continues the sentence because it is the kana of a particle or
+    的."""
     return "\u3041" <= ch <= "\u309f" or ch == "的"

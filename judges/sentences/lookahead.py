@@ -15,7 +15,7 @@ _MAX_RUN = 64
 
 
 class MoreTextNeeded(Exception):
-    """The text so far is not enough for a decision: more text is needed, or the information that the text has ended."""
+    """The text so far is not enough for a decision. Either more text or the end of the text is needed."""
 
 
 class LineKind(Enum):
@@ -87,7 +87,7 @@ class Lookahead:
         return end
 
     def starts_lower_case(self, at: int) -> bool:
-        """Return whether a lower-case word starts here that is not a name such as iPhone or eBay."""
+        """Return whether a lower-case word starts here. Names such as iPhone or eBay don't count."""
         return self.char(at).islower() and not self.char(at + 1).isupper()
 
     def run(self, at: int, ch: str, most: int = _MAX_RUN) -> int:
@@ -148,8 +148,8 @@ class Lookahead:
         return run < 7 and (not self.char(at + run) or self.char(at + run).isspace())
 
     def _is_info(self, at: int, fence: str) -> bool:
-        """Return whether the rest of the line can be the info string of a fence. For inline code it can't, because it
-        contains the closing marks."""
+        """Return whether the rest of the line can be the info string of a fence. In inline code, the rest contains the
+        closing marks, so it can't be one."""
         for end in range(at, at + _MAX_INFO):
             ch = self.char(end)
             if not ch or ch in LINE_ENDS:

@@ -50,7 +50,7 @@ class IncrementalSplitter:
         self._on_new_line = True
 
     def push(self, text: str) -> Sequence[Sentence]:
-        """Take a delta; return the sentences whose end is now certain. Raises RuntimeError after ``flush``."""
+        """Add a delta. Return the sentences that are now complete. Raises RuntimeError after ``flush``."""
         if self._ahead.ended:
             raise RuntimeError("push after flush: use a new splitter for each text")
         self._ahead.text += text

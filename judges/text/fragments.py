@@ -1,5 +1,5 @@
-"""Splits text into fragments. Each fragment has a kind, and a text that a judge reads in its place. All text that is
-delivered without being judged thus has a named kind, such as a link's target, an attribute or a comment.
+"""Splits text into fragments. Each fragment has a kind, and a text that a judge reads in its place. As a result, all
+text that is delivered without being judged has a named kind, such as a link's target, an attribute or a comment.
 """
 
 import re
@@ -32,7 +32,8 @@ _OVERLAYS = "".join(
 _HIDDEN: Final = re.compile(
     rf"{INVISIBLE_CHARACTERS.pattern}|(?P<struck>(?:(?!(?<=[0-9#*])\u20e3|(?<=[0-9#*]\ufe0f)\u20e3)[{_OVERLAYS}])+)"
 )
-"""Also matches marks that are drawn over other characters, which strike them out. A keycap emoji has none."""
+"""Matches invisible characters, and marks that are drawn over other characters and so strike them out. The mark in a
+keycap emoji doesn't count."""
 _JOINERS: Final = frozenset("\u200c\u200d")
 _JOINED_SCRIPTS = re.compile("[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufeff]")
 """Scripts that need joiners and non-joiners: Arabic, Indian scripts, Tibetan, Khmer, Mongolian."""
@@ -58,7 +59,7 @@ _OTHER_TAGS_LISTED = (
     "progress rb rp rtc s script search select slot source strike style svg template textarea title track video xmp"
 )
 _OTHER_TAGS: Final = frozenset(_OTHER_TAGS_LISTED.split())
-"""All other elements. A name in angle brackets that isn't an element may be that of a document."""
+"""All other elements. A name in angle brackets that isn't an element may be the name of a document."""
 _INLINE_TAGS_LISTED = (
     "a abbr b big cite code dfn em font i ins kbd label mark q rt ruby samp small span strong time tt u var wbr"
 )
@@ -102,7 +103,8 @@ class Fragment(Struct, frozen=True, array_like=True, gc=False):
 
 
 Resolves = Callable[[str], bool]
-"""Whether a bracketed text, including its brackets, is a citation marker that names one of the documents."""
+"""Returns whether a text in brackets (passed with its brackets) is a citation marker that names one of the
+documents."""
 
 
 def spoken(parts: Iterable[Fragment]) -> str:

@@ -37,7 +37,7 @@ _PREFIX_PARTS = re.compile(r"(?P<ordinal>\d{1,9}|[A-Za-z](?=\)))|(?P<symbol>\[[ 
 _RULE = re.compile(r"\s*(?:[-_*=]\s*){3,}\Z")
 
 _SPACE = r"[ \t]*+(?:(?:\r\n?|\n)[ \t>]*+)?"
-"""White space in a link or definition: at most one line end, and the quotation marks of the line after it."""
+"""White space in a link or definition: at most one line end, and the block quote marks (``>``) of the line after it."""
 _CONTAINERS = r"(?:[ \t]++|[>\-*+•◦‣▪–—]|\(?(?:\d{1,9}|[A-Za-z])(?:[.)]|\Z)|\(\Z)*+"
 _ANGLED = r"<(?:[^<>\\\r\n]++|\\.?)*+"
 _QUOTED = [rf"{mark}(?:[^{mark}\\\n]++|\\[\s\S]?|\n(?![ \t>]*+\n))*+" for mark in "\"'"]
@@ -49,14 +49,14 @@ _DEFINED = (
     rf"(?P<title>{_SPACE}{_TITLE}(?=[ \t]*(?:[\r\n]|\Z)))?[ \t]*(?:\r\n?|\n|\Z)"
 )
 _DEFINITIONS = re.compile(rf"(?:(?:^|(?<=\r)){_CONTAINERS}(?=\[)|\A){_DEFINED}", re.MULTILINE)
-"""Every link definition (``[label]: target "title"``) in lines of its own, and the end of one that begins in another
-sentence. Browsers show none of its text."""
+"""Matches each link definition (``[label]: target "title"``) that is on separate lines, and the end of a definition
+that begins in another sentence. Browsers don't show the text of a definition."""
 LINK_DEFINITION: Final = re.compile(rf"{_CONTAINERS}(?=\[){_DEFINED}")
 OPEN_LINK_DEFINITION: Final = re.compile(
     rf"{_CONTAINERS}(?:\[(?:{_LABEL}(?:\](?::{_SPACE}(?:(?:{_ANGLED}>?|(?!<)[^ \t\r\n]++)"
     rf"(?:{_SPACE}(?:(?:{_QUOTED[0]}\"?|{_QUOTED[1]}'?|{_IN_PARENTHESES}\)?)[ \t]*+)?)?)?)?)?)?)?"
 )
-"""As much of a text as may be the beginning of a link definition."""
+"""Matches as much of a text as can be the beginning of a link definition."""
 _FOOTNOTE = re.compile(r"\s{0,20}\[\^[^\[\]\n]{1,60}\]:[ \t]{0,20}[^\s./:#<>]{1,200}\s*\Z")
 """A footnote of one word, which is read like any other text."""
 
@@ -94,7 +94,7 @@ _MARKING = frozenset(["cite", "bracket", "nested", "angle", "markup", "note"])
 _MARKED = re.compile(r"[`*_~<\\\[\](【［（〔⟨{&]|\n[ \t]{0,8}>")
 """Every token of inline Markdown contains at least one of these characters; most sentences contain none."""
 _UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[\]({&]*\n*\Z")
-"""A text without markup and invisible characters; most sentences are one."""
+"""Matches text without markup and invisible characters. Most sentences are such text."""
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
 
@@ -196,7 +196,7 @@ def _definition(found: re.Match[str], resolves: Resolves | None) -> Iterator[Fra
 
 
 def _block(text: str, end: int) -> Iterator[Fragment]:
-    """Yield the prefix of a block: quotation marks, hashes, a bullet or a number, and a check box."""
+    """Yield the prefix of a block: block quote marks, hashes, a bullet or a number, and a check box."""
     at = 0
     for found in _PREFIX_PARTS.finditer(text, 0, end):
         yield from _gap(at, found.start())
@@ -225,7 +225,7 @@ def _inline(text: str, start: int, end: int, resolves: Resolves | None) -> Itera
             FragmentKind.MARKER,
             FragmentKind.STRAY_MARKER,
         ):
-            # The space before a marker belongs to it, unless a word follows without one.
+            # The space before a marker belongs to the marker, unless a word follows the marker without a space.
             spaced = found.start() > at and text[found.start() - 1] in " \t"
             before = found.start() - (spaced and not text[made[-1].end : made[-1].end + 1].isalnum())
             yield from text_fragments(text, at, before)

@@ -1,3 +1,3 @@
 """Trains the embedded judge: data, augmentation, the encoder, its combiner, export and model card. Requires the extra
-``training`` (torch). No code outside this package imports it. ``python -m judges.training --help``.
+``training`` (torch). No code outside this package imports it. For usage, run ``python -m judges.training --help``.
 """

@@ -27,8 +27,8 @@ class _Scored(Struct, frozen=True):
 
 
 class _WindowScore(Struct, frozen=True):
-    """The scores of a claim against one window, or against several together (``window`` is then the most informative
-    window)."""
+    """The scores of a claim against one window or against several windows together. In the latter case, ``window`` is
+    the most informative one."""
 
     window: Evidence
     entailed: float

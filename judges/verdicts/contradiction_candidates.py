@@ -15,12 +15,12 @@ from judges.features.numbers import Quantity, QuantityKind, agree
 from judges.features.words.stemming import lexeme
 
 _MIN_SHARED_WEIGHT: Final = 1.3
-"""The minimum weight of the words that two statements must share: that of a content word and a function word. A
+"""The minimum total weight of the words that two statements must share. A single content word isn't enough, because a
 statement such as "Price: 9 euros" may be about anything."""
 _MIN_SHARED_RATIO: Final = 0.6
 """The minimum share of the longer statement's words that both statements contain."""
 _MIN_FEATURE: Final = 0.9
-"""The minimum value from which a feature counts as present."""
+"""A feature counts as present if its value is at least this high."""
 _END: Final = re.compile(r"[.!。！।؟۔][\"'”’»)\]\s]*\Z")
 _LABELLED: Final = re.compile(r"\W*+(?:[^\s:：]++[ \t]++){0,5}[^\s:：]++[:：](?!\d)")
 _NAMING: Final = frozenset(
@@ -100,7 +100,7 @@ def _alone(one: Sequence[Quantity], other: Sequence[Quantity]) -> list[Quantity]
 
 
 def _names(text: Prepared, quantity: Quantity) -> bool:
-    """Return whether a quantity is part of a thing's name, as in "building 7", so that another quantity means another
+    """Return whether a quantity is part of a thing's name, as in "building 7". Another quantity then means another
     thing."""
     if quantity.kind in _NAMING:
         return True
@@ -111,7 +111,8 @@ def _names(text: Prepared, quantity: Quantity) -> bool:
 
 
 def _only_dates(changed: Sequence[tuple[Quantity, Quantity]]) -> bool:
-    """Return whether a date or time differs, because things may happen more than once."""
+    """Return whether a date or time differs. If so, both statements may be true, because things may happen more than
+    once."""
     return any(quantity.kind in (QuantityKind.DATE, QuantityKind.TIME) for pair in changed for quantity in pair)
 
 

@@ -50,9 +50,9 @@ class LanguageGate:
         """Judge a claim by its words and numbers alone.
 
         The claim is supported if it is a whole sentence of the evidence, word for word. It is contradicted if the
-        evidence says the same with another number or date or, in a language whose negations are known, the opposite in
-        the same words. Otherwise it is unverifiable, with the reason ``language``. This takes milliseconds, so call it
-        on a thread.
+        evidence says the same with another number or date. In a language whose negations are known, it is also
+        contradicted if the evidence says the opposite in the same words. Any other claim is unverifiable, with the
+        reason ``language``. This takes milliseconds, so call it on a thread.
         """
         windows = self._evidence.select(f"{claim.context} {claim.text}", _CANDIDATES)
         if not claim.context and (window := _verbatim(claim.text, windows)) is not None:

@@ -156,7 +156,7 @@ class _PreparedStatements:
         return contradiction_candidate(self._whole(first), self._whole(second))
 
     def score(self, pair: _Pair, forward: Probabilities, backward: Probabilities) -> float:
-        """Return the probability of a contradiction, the lower of the two directions."""
+        """Return the probability of a contradiction. Of the two directions, the lower probability counts."""
         combined = [
             self._features.combine(self._whole(pair.first), self._claim(pair.second), forward).probabilities,
             self._features.combine(self._whole(pair.second), self._claim(pair.first), backward).probabilities,
@@ -177,8 +177,8 @@ def _pairs(
     statements: Sequence[Statement], prepared: _PreparedStatements, comparable: Callable[[Statement, Statement], bool]
 ) -> list[_Pair]:
     """Return the pairs to judge: definite contradictions first, then by similarity."""
-    # The nearest partner of every statement comes before the second nearest of any, because text full of similar
-    # statements has more pairs than can be compared.
+    # Text full of similar statements has more pairs than can be compared. So the nearest partner of every statement
+    # comes first, then the second nearest of every statement, and so on.
     ranked = (
         (rank, -similarity, first, second)
         for second, partners in _partners(statements, comparable)

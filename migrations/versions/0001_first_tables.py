@@ -208,7 +208,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_feedback"),
     )
     op.create_index("ix_feedback_request_id", "feedback", ["request_id"])
-    # The counter by which every worker notices that a policy has changed.
+    # Every worker watches this counter to notice policy changes.
     op.execute("INSERT INTO meta (key, value) VALUES ('policy_revision', '0')")
 
 

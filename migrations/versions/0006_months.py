@@ -113,7 +113,7 @@ def join() -> None:
 
 
 def put_in_place(time: list[str]) -> None:
-    """Replace each table by ``new_…``. Keys and indexes are created after the rows, which is faster."""
+    """Replace each table with ``new_…``. Keys and indexes are created after the rows, which is faster."""
     for table in reversed(KEYS):
         op.drop_table(table)
     for table, key in KEYS.items():

@@ -1,4 +1,4 @@
-"""Store statistics that are read together next to each other. Days are separate from hours, and the totals over all
+"""Store statistics next to each other if they are read together. Days are separate from hours, and the totals over all
 policies are separate from the far more numerous rows of single policies."""
 
 import sqlalchemy as sa

@@ -67,7 +67,7 @@ documents = sa.table(
 
 def upgrade() -> None:
     op.add_column("requests", sa.Column("question", sa.Text()))
-    # SQLite adds only columns that it computes when they are read.
+    # SQLite can add a computed column only if the column is computed when it is read.
     stored = op.get_context().dialect.name != "sqlite"
     tokens = sa.Computed("prompt_tokens + completion_tokens", persisted=stored)
     op.add_column("requests", sa.Column("total_tokens", sa.BigInteger(), tokens))

@@ -9,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 COLUMNS = ("lowest_claim_score", "average_claim_score", "lowest_relevance_score", "average_relevance_score")
-# One update, because PostgreSQL writes every changed row anew.
+# A single update, because PostgreSQL rewrites every row that an update changes.
 FILL = """
 UPDATE requests SET
     lowest_claim_score = summary.lowest_claim, average_claim_score = summary.average_claim,

@@ -44,8 +44,8 @@ class _Name:
 
 
 class DocumentNames:
-    """Finds documents by id, source, title or URL. A name means all documents that have it, such as all passages of a
-    file."""
+    """Finds documents by id, source, title or URL. A name refers to all documents that have it, such as all passages of
+    a file."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.count = len(chunks)
@@ -110,8 +110,8 @@ class DocumentNames:
         return (number - 1,) if 1 <= number <= self.count else ()
 
     def resembles_name(self, name: str) -> bool:
-        """Return whether ``name``, which is not a known name, looks like one: an id with another number, or a file with
-        the same extension."""
+        """Return whether ``name``, which is not a known name, looks like one. It does if it is a known id with another
+        number, or a file name with a known extension."""
         if self.is_in_documents(name):
             return False
         file = _EXTENSION.fullmatch(name)
@@ -177,7 +177,8 @@ def lookup_forms(name: str) -> tuple[str, str, str]:
 
 
 def _longer(first: _Mention | None, second: _Mention) -> _Mention:
-    """Return the longer of two mentions. If they are equally long, they differ in case, and both documents count."""
+    """Return the longer of two mentions. Mentions of equal length differ only in case; the documents of both then
+    count."""
     if first is None or second[1].end > first[1].end:
         return second
     if second[1].end < first[1].end:
@@ -198,8 +199,8 @@ def _fold(name: str) -> str:
 
 
 def _is_distinctive(name: str) -> bool:
-    """Return whether ``name`` must be a name when it occurs in plain text: ``faq.pdf`` or ``Legal Review``, but not
-    ``web``."""
+    """Return whether ``name`` can only be a name when it occurs in plain text. This applies to ``faq.pdf`` and ``Legal
+    Review``, but not to ``web``."""
     if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME or _WORD.search(name) is None:
         return False
     return not name.isalpha() or not name.islower()

@@ -116,7 +116,7 @@ class FootnoteDefinitions:
         """The places where sources are listed rather than cited."""
         for match in _DEFINITION.finditer(text) if "[" in text else ():
             documents = _defined(match["text"], names, anywhere=bool(match["colon"]))
-            if documents or match["colon"]:  # Otherwise, it is a line that begins with a marker.
+            if documents or match["colon"]:  # Any other match is just a line that begins with a marker.
                 self._define(match, documents)
         section, start = None, 0
         while section is None and start < len(text):
@@ -143,8 +143,8 @@ class FootnoteDefinitions:
 
 
 def _defined(text: str, names: DocumentNames, *, anywhere: bool = False) -> Documents:
-    """Return the documents that have all names in a line, if the line has a name at its beginning (or anywhere, with
-    ``anywhere``)."""
+    """Return the documents that have all names in a line. The line must begin with a name, unless ``anywhere`` is
+    set."""
     if named := names.get(text.strip(_QUOTES)):
         return named
     mentions = list(names.mentions(text))

@@ -68,7 +68,7 @@ def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterat
     if (named := names.get(content)) and not content.isdecimal():
         yield whole, named
         return
-    # A number in a link text may mean anything, and a bracket in a document may simply be repeated.
+    # A number in a link text may mean anything, and a bracket that also occurs in a document may just be repeated.
     strays = not text.startswith("(", match.end()) and not names.is_in_documents(whole)
     for marker, documents in _square(text, match, content, names):
         if documents or strays:
@@ -83,10 +83,9 @@ def names_only_documents(bracket: str, names: DocumentNames) -> bool:
 
 
 def documents_named(bracket: str, names: DocumentNames) -> Sequence[Documents]:
-    """Return the documents of each name in a bracketed text, as in ``names_only_documents``; none if it contains
-    anything else.
+    """Return the documents of each name in a bracketed text. Return none if ``names_only_documents`` is False for it.
 
-    Other brackets contain numbers of many kinds, so only names count in them.
+    Numbers count only in the brackets in ``_NUMBERING``, because other brackets contain numbers of many kinds.
     """
     content = _LEAD.sub("", bracket.strip(_BRACKETS).strip(_QUOTES), count=1).strip(_QUOTES)
     if (named := names.get(content)) and not content.isdecimal():

@@ -1,7 +1,7 @@
 """Evaluates grounding policies, which check that the sources support the reply. ``mid_execution`` runs the checks that
-are possible after each sentence (scores, claims, and unjudged text that must not be sent). ``after_workflow`` runs
-those that need the whole reply. If the inputs are not final, ``after_workflow`` only makes decisions that can no longer
-change. The evaluator keeps no state between calls: if it is given all claims so far, it finds the same violations as
+are possible after each sentence (scores, claims, and unjudged text that must not be sent). ``after_workflow`` runs the
+checks that need the whole reply. If the inputs are not final, ``after_workflow`` only makes decisions that can no
+longer change. The evaluator keeps no state between calls. Given all claims at once, it finds the same violations as
 claim by claim. ``SENTENCE_CHECKS`` and ``REPLY_CHECKS`` list all checks, and when each of them decides. Everything else
 is derived from these lists.
 """
@@ -52,9 +52,9 @@ InputsTest = Callable[[GroundingRules, PolicyInputs], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A check, and when it decides. ``blocks_at_end`` returns whether, with the given rules, it can block a reply whose
-    sentences all passed; ``rule`` is the responsible rule. ``known_before`` means that its result depends only on the
-    request, so nothing in the reply can change it.
+    """A check, and when it decides. ``blocks_at_end`` returns whether, with the given rules, the check can block a
+    reply in which every sentence passed. ``rule`` is the responsible rule. ``known_before`` means that the result of
+    the check depends only on the request, so nothing in the reply can change it.
     """
 
     find: Callable[[GroundingRules, PolicyInputs], Iterator[Violation]]
@@ -115,8 +115,8 @@ def _llm_score_blocks(rules: GroundingRules) -> bool:
 
 
 SENTENCE_CHECKS = (
-    # Contradictions come before low scores: a contradicted claim has a low score too, and the first violation names
-    # the decision.
+    # Contradictions come before low scores. A contradicted claim has a low score too, and the first violation
+    # determines the reason of the decision.
     Check(find=_check_judged_early),
     Check(find=check_sentence_claims),
     Check(find=check_sentence_unjudged),
@@ -147,7 +147,7 @@ REPLY_CHECKS = (
         find=check_unsupported_claims,
         rule="max_unsupported_claims",
         blocks_at_end=lambda rules: _blocks(rules) and rules.max_unsupported_claims is not None,
-        known_before=lambda rules, inputs: True,  # claims are only added to those reported
+        known_before=lambda rules, inputs: True,  # the reply can only add to the reported claims
     ),
     Check(
         find=check_unverifiable_ratio,

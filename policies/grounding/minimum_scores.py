@@ -79,8 +79,8 @@ class ScoreCheck(Struct, frozen=True, kw_only=True):
     top_n: int = 3
 
     def check(self, scores: Sequence[float], *, complete: bool) -> LowScore | None:
-        """Return the first reason why ``scores``, in order, do not pass, or None. ``average``, ``top_n`` and "none
-        above the floor" are checked only once the scores are ``complete``."""
+        """Check ``scores`` in order. Return the first reason why they don't pass, or None. ``average``, ``top_n`` and
+        "none above the floor" are checked only once the scores are ``complete``."""
         relevant = [score for score in scores if self.floor is None or score >= self.floor]
         if complete and scores and not relevant:
             return LowScore(
@@ -109,7 +109,7 @@ class ScoreCheck(Struct, frozen=True, kw_only=True):
         return None
 
     def _average(self, scores: Sequence[float]) -> LowScore | None:
-        # In decimal, because in binary the mean of three values of 0.7 is below 0.7.
+        # Decimal arithmetic is used, because in binary the mean of three values of 0.7 is below 0.7.
         mean = sum((_decimal(score) for score in scores), Decimal()) / len(scores)
         if mean >= _decimal(self.threshold):
             return None
@@ -163,8 +163,8 @@ def answer_notes(rules: GroundingRules, inputs: PolicyInputs) -> dict[str, Any]:
 
 
 def completeness_of(parts: Sequence[QuestionPart]) -> dict[str, Any]:
-    """Return, as JSON, how many parts of a question the documents answer, how many of these the reply answers, and the
-    remaining parts."""
+    """Return, as JSON, how many parts of a question the documents answer, how many of these parts the reply answers,
+    and the parts that it doesn't answer."""
     answerable = [part for part in parts if part.in_documents]
     open_ones = [part.text for part in answerable if not part.in_reply]
     return {"parts": len(answerable), "answered": len(answerable) - len(open_ones), "unanswered": open_ones}

@@ -143,8 +143,8 @@ class GroundingRules(Rules):
             return None
         return ScoreRequest(model=self.llm_grounding_model, criteria=self.llm_grounding_criteria)
 
-    # The action on a claim in the reply, according to its label under these thresholds. ``replaceable``: its text has
-    # not been sent yet.
+    # The action on a claim in the reply, according to its label under these thresholds. ``replaceable`` means that the
+    # claim's text has not been sent yet.
 
     def needs_correction(self, claim: ClaimVerdict) -> bool:
         """Return whether the claim is contradicted, and replaced by a correction if one exists."""

@@ -151,8 +151,8 @@ def check_coverage(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Viol
 
 
 def joined(unjudged: Sequence[UnjudgedText]) -> list[UnjudgedText]:
-    """Join adjacent unjudged texts of the same kind. A block of code thus is a single item, however many sentences it
-    contains.
+    """Join adjacent unjudged texts of the same kind. This makes a block of code a single item, however many sentences
+    it contains.
     """
     runs: list[list[UnjudgedText]] = []
     for text in unjudged:

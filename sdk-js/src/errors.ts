@@ -67,7 +67,7 @@ export function violationIn(error: unknown, requestId: string | null = null): Po
 /** The error for a response with `status` and the decoded `body`. */
 export function errorFrom(status: number, body: unknown, requestId: string | null): GroundlaneError {
   const error = ((body ?? {}) as { error?: ErrorBody }).error;
-  const message = error?.message ?? `The gateway answered ${status}.`;
+  const message = error?.message ?? `The gateway returned status ${status}.`;
   return (
     violationIn(error, requestId) ??
     new GatewayStatusError(message, status, error?.code ?? null, error?.param ?? null, requestId)

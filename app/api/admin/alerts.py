@@ -69,7 +69,7 @@ class DeliveryState(BaseModel):
 
 
 class FiringState(BaseModel):
-    """A period during which a rule fired. ``rule`` is a copy of the rule from when it fired."""
+    """A period during which a rule fired. ``rule`` is a copy of the rule as it was when it fired."""
 
     id: str
     rule_id: str

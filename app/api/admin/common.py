@@ -167,4 +167,4 @@ async def _expected(
 
 
 Expected = Annotated[int | None, Depends(_expected)]
-"""The version in ``If-Match``. None accepts any version."""
+"""The version in ``If-Match``, or None to accept any version."""

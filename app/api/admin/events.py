@@ -155,10 +155,10 @@ async def list_requests(
 ) -> Response:
     """List requests, newest first or in the order given by ``sort``.
 
-    For each page, the gateway reads up to 5,000 matches of ``q``. If no index finds the matches of the other filters,
-    it reads about 20,000 requests. So a page may have fewer items than ``limit``, or none, and still have a
+    The gateway limits how much it reads for each page: up to 5,000 matches of ``q`` or, if no index covers the other
+    filters, about 20,000 requests. Therefore, a page can have fewer items than ``limit``, or none, and still have a
     ``next_cursor``. With ``q`` and an order other than ``-time``, only the newest 5,000 matches are sorted.
-    ``search.texts_stored`` says whether the texts of new requests are stored, so that they can be found.
+    ``search.texts_stored`` says whether the texts of new requests are stored. ``q`` finds only stored texts.
     """
     filter, order = await params.filter(policies), params.order
     found = await queries.requests(filter, limit=params.limit, after=params.after(), order=order)
@@ -175,7 +175,7 @@ async def count_facets(
 ) -> Response:
     """Count the matching requests by action, verdict, status, gateway key, latency and trust.
 
-    A facet is ``complete`` if all matching requests were counted. Otherwise it covers only the newest ones.
+    A facet is ``complete`` if all matching requests were counted. Otherwise, it covers only the newest requests.
     """
     return _json((await request_facets(resources.database, await params.filter(policies))).to_dict())
 

@@ -35,7 +35,7 @@ class KeyPatch(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    name: Line = Field(default_factory=str)  # A plain default would appear in the schema.
+    name: Line = Field(default_factory=str)  # Unlike a plain default, a factory doesn't appear in the schema.
     models: Globs = []
     collections: Globs = []
     requests_per_minute: PerMinute | None = None

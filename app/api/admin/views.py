@@ -51,7 +51,7 @@ class ViewDocument(BaseModel):
 class ViewPatch(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    name: Line = Field(default_factory=str)  # A plain default would appear in the schema.
+    name: Line = Field(default_factory=str)  # Unlike a plain default, a factory doesn't appear in the schema.
     query: ViewQuery = {}
 
 

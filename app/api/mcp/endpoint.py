@@ -114,7 +114,7 @@ async def open_mcp(resources: Resources, tracing: Tracing | None = None) -> Asyn
 
 
 class _Endpoint:
-    """Return a route to an ASGI app instead of a handler, because the SDK sends its own responses."""
+    """The ASGI app that serves ``/mcp``. It isn't a FastAPI handler, because the SDK sends its own responses."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         server: ASGIApp = scope["state"]["mcp"]

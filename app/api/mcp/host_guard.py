@@ -1,7 +1,7 @@
 """Checks the ``Host`` and ``Origin`` headers of calls to ``/mcp``, to prevent DNS rebinding.
 
 A malicious web page can point its own host name at this machine and then call a local server as if it were the page's
-own. Browsers send the page's host name in ``Host`` and ``Origin``.
+own. Such calls can be detected, because browsers send the page's host name in ``Host`` and ``Origin``.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class HostGuard:
         )
 
     def check(self, scope: Scope) -> None:
-        """Raises InvalidRequestError if the host name or the origin isn't allowed."""
+        """Check the request's host name and origin. Raises InvalidRequestError if one of them isn't allowed."""
         headers = Headers(scope=scope)
         local = _is_loopback(scope)
         if not self._knows_host(headers.get("host", ""), local=local):

@@ -124,7 +124,7 @@ class ScoreBin(BaseModel):
 
 
 class ThresholdEffect(BaseModel):
-    """The number of runs of each kind that a threshold would have blocked."""
+    """The number of runs that a threshold would have blocked, in total and by kind."""
 
     threshold: float
     runs: int
@@ -135,7 +135,7 @@ class ThresholdEffect(BaseModel):
 
 
 class ScoredRuns(BaseModel):
-    """The number of runs of each kind."""
+    """The number of runs, in total and by kind."""
 
     runs: int
     good: int
@@ -145,8 +145,8 @@ class ScoredRuns(BaseModel):
 
 
 class RunOrigins(BaseModel):
-    """The number of good and bad runs that are classified by review labels, by feedback, and only by the actions of
-    policies."""
+    """The number of runs by the basis for classifying them as good or bad: review labels, feedback, or only the actions
+    of policies."""
 
     labels: int
     feedback: int
@@ -227,8 +227,8 @@ class ReasonCodes(BaseModel):
 
 
 class SimulationReport(BaseModel):
-    """The effect of a policy. ``actions`` counts requests by their action before the change and then by their action
-    after it."""
+    """The effect of a policy. ``actions`` counts requests. Its outer keys are the actions before the change, and its
+    inner keys are the actions after the change."""
 
     policy: SimulatedPolicy
     requests: int
@@ -290,8 +290,8 @@ class UpstreamPage(BaseModel):
 
 
 class AuditEntry(BaseModel):
-    """A change, with the values before and after it. ``before`` is null for a creation, and ``after`` for a
-    deletion."""
+    """A change, with the values before and after it. ``before`` is null if the target was created, and ``after`` is
+    null if it was deleted."""
 
     id: str
     ts: datetime

@@ -97,7 +97,7 @@ class LoggedDocument(BaseModel):
 
 
 class LoggedClaim(BaseModel):
-    """A claim of a sentence and its verdict."""
+    """A claim in a sentence, and its verdict."""
 
     position: int
     start: int

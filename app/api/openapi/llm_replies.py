@@ -34,8 +34,8 @@ class EvidencePassage(BaseModel):
 
 
 class CheckedClaim(BaseModel):
-    """A claim of the reply and its verdict. ``span`` is the claim's position in the delivered text. ``reason`` says why
-    there is no verdict. ``delivered`` is false if the claim's sentence was withheld."""
+    """A claim in the reply, and its verdict. ``span`` is the claim's position in the delivered text. ``reason`` says
+    why there is no verdict. ``delivered`` is false if the claim's sentence was withheld."""
 
     claim: str | None
     verdict: str = Field(description="supported, contradicted, unverifiable or not_a_claim")
@@ -216,7 +216,7 @@ class CheckSource(BaseModel):
 
 
 class CheckClaim(BaseModel):
-    """A claim of the checked text and its verdict. ``reason`` says why there is no verdict."""
+    """A claim in the checked text, and its verdict. ``reason`` says why there is no verdict."""
 
     claim: str
     verdict: str = Field(description="supported, contradicted, unverifiable or not_a_claim")

@@ -21,8 +21,8 @@ class TargetError(Exception):
 
 
 class StoreTarget:
-    """The policies in the database. ``facts`` contains what is known about the gateways that use the database. Raises
-    the errors of PolicyStore."""
+    """The policies in the database. ``facts`` describes the gateways that use the database. Raises the errors of
+    PolicyStore."""
 
     def __init__(self, store: PolicyStore, facts: GatewayFacts) -> None:
         self._store, self._facts = store, facts

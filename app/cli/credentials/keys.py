@@ -47,7 +47,7 @@ def create(
 
 @keys.command("list")
 def list_keys(
-    prefix: Annotated[str | None, typer.Option(help="Beginning of the prefix")] = None,
+    prefix: Annotated[str | None, typer.Option(help="List only keys whose prefix begins with this")] = None,
     all: Annotated[bool, typer.Option("--all", help="Include revoked keys")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
 ) -> None:

@@ -52,7 +52,7 @@ def _with_sessions(work: Callable[["Sessions"], Awaitable[T]]) -> T:
 
     async def run(database: "Database") -> T:
         admin = await AdminAuth.open(database, settings.admin_token)
-        if admin.created is not None:  # This command is the first to use the database.
+        if admin.created is not None:  # The database is new, so opening it has just created the token.
             from app.cli.main import show_token
 
             show_token(admin.created)

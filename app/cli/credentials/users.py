@@ -35,9 +35,11 @@ def list_users(json: Annotated[bool, typer.Option("--json", help="Print one JSON
 @users.command()
 def assign(
     user: Annotated[str, typer.Argument(help="Id of the user")],
-    role: Annotated[str, typer.Argument(help="viewer, editor, admin, none, or claimed for the role from the claims")],
+    role: Annotated[
+        str, typer.Argument(help="viewer, editor, admin or none; or claimed, to restore the role from the provider")
+    ],
 ) -> None:
-    """Assign a role to a user, which replaces the role from the provider's claims. It takes effect at once."""
+    """Assign a role to a user. It overrides the role from the provider's claims and takes effect immediately."""
     from typing import cast
 
     from app.identity import Assigned, Users

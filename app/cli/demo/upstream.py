@@ -95,8 +95,8 @@ def _key(question: str) -> str:
 
 
 def _closest_sentence(question: str, context: str) -> str | None:
-    """Return the sentence of ``context`` that shares the most words with ``question``, or None. Document titles often
-    share many words too. They are skipped, because they don't end like sentences."""
+    """Return the sentence of ``context`` that shares the most words with ``question``, or None. Text that doesn't end
+    like a sentence is skipped, because document titles often share many words with the question."""
     wanted = set(_LETTERS.findall(question.casefold()))
     pieces = [piece.strip() for piece in _SENTENCE_END.split(context)]
     sentences = [each for each in pieces if each.endswith((".", "!", "?")) and each != question.strip()]

@@ -39,7 +39,7 @@ async def show_budgets(request: Request, resources: ResourcesDep, done: str = ""
 @router.post("")
 @requires(Role.ADMIN)
 async def create_budget(request: Request, resources: ResourcesDep, store: BudgetsDep, keys: KeysDep) -> Response:
-    """Create a budget. If it would reject requests like recent ones, ask first."""
+    """Create a budget. If it would have rejected recent requests, ask for confirmation first."""
     form = await request.form()
     filled = {name: str(form.get(name, unset)).strip() for name, unset in _EMPTY.items()}
     try:

@@ -26,7 +26,7 @@ _log = structlog.stdlib.get_logger(__name__)
 async def begin_sign_in(request: Request, resources: ResourcesDep, next: str | None = None) -> Response:
     """Redirect the browser to the provider."""
     try:
-        # The provider's redirect comes without the session cookie, see below.
+        # Store the session id in the flow, because the provider's redirect comes without the session cookie.
         url, flow = await _provider(resources).begin(safe_next(next), session=session_id(request))
     except SignInError as error:
         return _refused(request, error)

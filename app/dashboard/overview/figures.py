@@ -11,7 +11,7 @@ from app.analytics.statistics import RequestStats
 from app.analytics.usage import TokenTotals
 from app.dashboard import charts
 from app.dashboard.charts import Series
-from app.dashboard.formatting import count, duration, money, percent, whole_percent
+from app.dashboard.formatting import count, duration, many, money, percent, whole_percent
 from app.dashboard.labels import ACTIONS
 from app.dashboard.overview.changes import change, change_in_points
 from app.dashboard.overview.time_range import TimeRange
@@ -49,8 +49,8 @@ class PeriodNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewFigure:
-    """A figure with a note, and a description of its change since the previous period. ``shows`` has the filter or the
-    order for the list of requests behind the figure."""
+    """A figure with a note, and a description of its change since the previous period. The figure links to the list of
+    requests, with the filter or sort order in ``shows``."""
 
     name: str
     value: str
@@ -92,7 +92,7 @@ def figures(now: PeriodNumbers, before: PeriodNumbers, range: TimeRange) -> list
         OverviewFigure(
             name="Trust",
             value=whole_percent(totals.trust_score),
-            note=f"mean of {count(totals.trust_count)} judged",
+            note=f"mean of {many(totals.trust_count, 'judged reply', 'judged replies')}",
             change=change_in_points(totals.trust_score, past.trust_score, period),
             shows={"sort": "trust"},
         ),

@@ -95,7 +95,7 @@ async def show(
 ) -> Response:
     """Show statistics for a time range and the newest decisions."""
     range = query.range(datetime.now(UTC))
-    # Three at a time: more queries at once would open new connections to the database for each view of the page.
+    # Run at most three queries at a time. More would open new database connections for each view of the page.
     now, before, (groups, costs, costs_before) = await asyncio.gather(
         _numbers(resources, query, range),
         _numbers(resources, query, range.before()),

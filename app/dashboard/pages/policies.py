@@ -354,8 +354,8 @@ async def _recent_of(resources: Resources, policy_id: str) -> RecentRequests:
 
 
 async def _flagged(queries: EventQueries, policy_id: str, recent: RecentRequests) -> Sequence[Mapping[str, Any]]:
-    """Return a policy's latest decisions other than allow: for each request, the strictest. Skips queries for which
-    ``recent`` has no requests."""
+    """Return the latest requests that a policy flagged, with its strictest decision on each. Doesn't query actions for
+    which ``recent`` has no requests."""
     since = datetime.now(UTC) - _RECENT
     found: dict[str, Mapping[str, Any]] = {}
     for action in _STRICT:

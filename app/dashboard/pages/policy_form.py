@@ -209,7 +209,7 @@ def _subjects() -> Mapping[str, str]:
 
 async def _form(request: Request, resources: Resources, editor: PolicyEditor, *, status: int = 200) -> Response:
     if request.headers.get("sec-fetch-dest") == "empty":
-        status = 200  # A script inserts this into the page. Browsers log any other status to the console.
+        status = 200  # The request is from a script. Browsers would log an error status to the console.
     keys = await resources.keys.list(limit=_KEYS)
     known = {
         "scope.agents": await distinct_values(resources.database, "agent"),

@@ -110,12 +110,12 @@ class RequestsQuery(BaseModel):
 
     @property
     def further(self) -> bool:
-        """Whether any filter is set that the form hides by default."""
+        """Whether one of the filters that the form hides by default is set."""
         names = ("code", "min_ms", "max_ms", "min_trust", "max_trust", "since", "until")
         return any(getattr(self, name) is not None for name in names)
 
     def parameters(self, **changes: Any) -> dict[str, Any]:
-        """Return this page's URL parameters after applying ``changes``. None removes a parameter."""
+        """Return this page's URL parameters after applying ``changes``. A parameter that changes to None is removed."""
         query = self.model_dump(mode="json", exclude_none=True) | changes
         return {name: value for name, value in query.items() if value is not None and value != []}
 

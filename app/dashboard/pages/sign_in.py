@@ -77,7 +77,7 @@ async def sign_out(request: Request, resources: ResourcesDep, operator: Operator
     url = None if provider is None else await provider.sign_out_url()
     if url is None:
         response: Response = RedirectResponse(f"{PATH}/sign-in", status_code=303)
-    else:  # The policy of our pages doesn't let a form redirect to another site.
+    else:  # The content security policy doesn't let a form redirect to another site.
         response = page(request, "sign_in/sign_out.html", url=url)
     response.delete_cookie(COOKIE, path=PATH)
     return response

@@ -258,7 +258,7 @@ class _ReportingAdapter(ChatAdapter):
     """Reports the model's text and the gateway's output instead of encoding them. If ``live``, text is sent before it
     is judged."""
 
-    judges_reasoning = False  # only the answer is shown
+    judges_reasoning = False  # the playground shows only the answer
 
     def __init__(
         self, report: Callable[[PlaygroundEvent], None], *, live: bool, fields: KnownFields | None = None

@@ -97,8 +97,8 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "Instructions in documents": ("on_injected_instructions",),
     },
 }
-"""The form's headings and the rules under each. Rules that aren't listed come last. A category doesn't need an
-entry."""
+"""The form's headings and the rules under each, by category. Rules that aren't listed come last. If a category isn't
+listed, all of its rules are under one heading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

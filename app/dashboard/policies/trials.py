@@ -1,4 +1,4 @@
-"""Trying out a policy's new rules in a shadow copy: its name, the policy that it may replace, and the replacement."""
+"""Creates shadow copies of policies for trying out new rules, and applies a copy's rules to the original policy."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -25,8 +25,8 @@ async def create_shadow_copy(store: PolicyStore, draft: PolicyDraft) -> StoredPo
 
 async def replaceable(store: PolicyStore, trial: StoredPolicy) -> Sequence[StoredPolicy]:
     """Return the policies that ``trial`` can replace: the enforced policies of the same category and scope. If
-    ``trial`` isn't in shadow mode, there are none. If its name says that it is a copy of one of them, that policy comes
-    first."""
+    ``trial`` isn't in shadow mode, there are none. If ``trial`` is named as a copy of one of these policies, that
+    policy comes first."""
     if trial.mode != "shadow":
         return []
     same = await enforced_alike(store, trial)
@@ -47,7 +47,8 @@ async def enforce_in_place(
     """Save the rules of a shadow policy as a new version of the policy that it replaces, then delete the shadow policy.
     At any time, either the old or the new rules are in force.
 
-    Raises PreconditionError if one of them has changed, ConflictError if it can't be replaced, and NotFoundError.
+    Raises PreconditionError if one of the policies has changed, ConflictError if the shadow policy can't replace the
+    other one, and NotFoundError.
     """
     trial = await store.get(trial_id)
     if trial.version != expected:

@@ -30,7 +30,7 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class DiffPiece:
-    """Part of a value. It is the ``same`` in both versions, ``gone``, or ``new``."""
+    """A part of a value. ``kind`` says whether it is in both versions, only in the old one, or only in the new one."""
 
     kind: Literal["same", "gone", "new"]
     text: str

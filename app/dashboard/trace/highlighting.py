@@ -13,7 +13,7 @@ _HIDDEN = re.compile(
 )
 """Invisible characters that reorder, split or hide the text around them."""
 _SEPARATOR = re.compile(r"(?<=[/\\_])(?=[^\s/\\_.-])|(?<=\w-)(?=\w)|(?<=\.)(?=[^\W\d_])")
-"""The places in the name of a file or a collection, or in a URL, where a line may end."""
+"""The places where a line may break in a URL, or in the name of a file or a collection."""
 _NAMED = 3
 _AROUND = 240
 _SENTENCE_END = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"'”’»)\]]*+(?=\s|\Z)|\n+|(?<=[。！？])")
@@ -64,8 +64,8 @@ def marked(text: str, spans: Iterable[tuple[int, int]], limit: int) -> Markup:
 
 
 def excerpt(text: str, span: tuple[int, int], key: tuple[int, int], words: Sequence[str] = ()) -> Excerpt:
-    """Return the part ``key`` of the passage ``span`` as a quote, with ``words`` emphasised, and some text on either
-    side. The text is cut at word boundaries."""
+    """Return a quote and some text on either side, cut at word boundaries. ``span`` is the passage, and ``key`` is the
+    part of it to quote. ``words`` are emphasised in the quote."""
     start, end = span
     before, after = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
     if start > _AROUND:

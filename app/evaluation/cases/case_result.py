@@ -114,7 +114,7 @@ class CaseResult:
 
     @property
     def score(self) -> float | None:
-        """The mean score of the claims, from 0 to 1. None if the case was skipped or could not be judged completely."""
+        """The mean score of the claims, from 0 to 1. It is None if the case was skipped or not judged completely."""
         if not self.claims or self.error is not None or self.judged is None:
             return None
         mode = self.case.scoring.mode
@@ -128,12 +128,11 @@ class CaseResult:
 
 
 def raw_score(claim: JudgedClaim, mode: ScoringMode, support: float) -> int:
-    """Return a claim's score on the scale of the case. It is the judge's own score, or is derived from the judge's
-    probability.
+    """Return a claim's score on the scale of the case. If the judge gave no score, derive one from its probability.
 
-    On ``scale_1_5``, a claim whose probability reaches the threshold ``support`` gets 4, or 5 in the upper half of the
-    range from ``support`` to 1. The range below ``support`` is divided into three equal parts, which get 3, 2 and 1. A
-    contradicted claim gets 1.
+    On ``scale_1_5``, a supported claim gets 4 or 5. It gets 5 if its probability is in the upper half of the range from
+    the threshold ``support`` to 1. The range below ``support`` is divided into three equal parts, for the scores 3, 2
+    and 1. A contradicted claim gets 1.
     """
     if claim.own_score is not None:
         return claim.own_score

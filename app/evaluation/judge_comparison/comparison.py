@@ -30,9 +30,9 @@ class JudgeLine:
     A case is accepted if all of its claims are supported, and its score is the lowest P(supported) of its claims.
     ``cases`` is the number of cases that the figures cover. It excludes ``without_claims`` and ``failed``.
     ``false_blocks`` is the share of supported cases that the judge rejects. ``missed`` is the share of unsupported
-    cases that it accepts. ``ms_per_case`` is the duration of the run divided by the number of cases judged in it.
-    Cached cases don't count; if all are cached, it is None. If the judge could not be used, ``fault`` says why and the
-    figures are missing.
+    cases that it accepts. ``ms_per_case`` is the duration of the run divided by the number of cases judged in it,
+    without cached cases. If all cases are cached, ``ms_per_case`` is None. If the judge could not be used, ``fault``
+    says why, and the figures are missing.
     """
 
     spec: str

@@ -304,8 +304,8 @@ def _failure(calls: Sequence[LlmCall]) -> str | None:
 
 
 def _scored(claim: Claim, raw: int, mode: ScoringMode) -> JudgedClaim:
-    """Accept or reject ``claim`` according to the LLM's own score. With scores, the LLM doesn't say whether a source
-    contradicts the claim."""
+    """Accept or reject ``claim`` according to the LLM's own score. An LLM that returns scores doesn't say whether a
+    source contradicts the claim."""
     share = normalized(raw, mode)
     return JudgedClaim(
         text=claim.text,

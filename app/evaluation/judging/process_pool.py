@@ -43,7 +43,7 @@ class Processes:
         retried once. After a second failure, ``fault`` says why. Errors are never raised."""
         self._asked += 1
         ruling = await self._ruling(case)
-        self._asked -= 1  # Not if the case was cancelled: a process may still be judging it.
+        self._asked -= 1  # A cancelled case still counts, because a process may be judging it.
         return ruling
 
     async def _ruling(self, case: Case) -> CaseVerdicts:
@@ -56,7 +56,7 @@ class Processes:
                     ruling = pool.submit(_rule, case)
                 waited = asyncio.wrap_future(ruling)
                 waited.add_done_callback(_retrieve_exception)
-                found = await asyncio.shield(waited)  # A broken pool fails on cancelled futures.
+                found = await asyncio.shield(waited)  # If a process dies, the pool can't handle cancelled futures.
             except BrokenProcessPool:
                 if self._pool is pool:
                     self._pool = None
@@ -111,7 +111,7 @@ _workers: list[Worker] = []
 
 def _start(settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
     global _make
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # In case the signal could not be blocked from the start.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Needed where the parent couldn't block the signal in advance.
     threading.Thread(target=_end_with_the_run, daemon=True).start()
     _make = partial(Worker, settings, kind, thresholds, name)
 
@@ -123,7 +123,7 @@ def _end_with_the_run() -> None:
 
 
 def _rule(case: Case) -> CaseVerdicts | str:
-    """Return the verdicts, or the reason why the judge could not be loaded. In that case, the next call tries again."""
+    """Return the verdicts. If the judge can't be loaded, return the reason. The next call then tries again."""
     if not _workers:
         try:
             _workers.append(_make())

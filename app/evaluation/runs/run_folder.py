@@ -48,7 +48,7 @@ class RunFolder:
             raise RunFolderError(f"{self.folder}: {error.strerror}") from None
 
     def has(self, case: Case) -> bool:
-        """Return whether an earlier run wrote a file for ``case``, which ``load`` can read."""
+        """Return whether an earlier run wrote a file for ``case``. If so, ``load`` can try to read it."""
         return file_name(case.case_id) in self._found
 
     def load(self, case: Case, key: str) -> CaseResult | None:
@@ -62,7 +62,7 @@ class RunFolder:
             return None
         if result.case == replace(case, documents=()):
             return result
-        # Something that doesn't affect the verdicts has changed, such as the scoring.
+        # A field that doesn't affect the verdicts has changed, such as the scoring options.
         again = replace(result, case=case)
         self.save(again)
         return again
@@ -77,7 +77,7 @@ class RunFolder:
         self._put(self.folder / "report.html", html.encode())
 
     def keep_only(self, names: set[str]) -> None:
-        """Remove files left by earlier runs, which are all case files whose names are not in ``names``."""
+        """Remove the files left by earlier runs: all case files whose names are not in ``names``."""
         kept = {file_name(name) for name in names}
         try:
             for file in self._cases.glob("*.json"):
@@ -118,9 +118,9 @@ class RunFolder:
 
 
 def file_name(case_id: str) -> str:
-    """Return the file name for a case. It is the id if that is plain lower case. Otherwise, it consists of the id's
-    safe characters and a hash. No id can escape the folder, and no two ids share a file, even on case-insensitive file
-    systems."""
+    """Return the file name for a case. If the id is plain lower case, the name is the id. Otherwise, the name consists
+    of the id's safe characters and a hash. No id can escape the folder, and no two ids share a file, even on
+    case-insensitive file systems."""
     if _PLAIN.fullmatch(case_id):
         return f"{case_id}.json"
     digest = blake2b(case_id.encode(errors="replace"), digest_size=8).hexdigest()

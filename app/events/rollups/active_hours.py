@@ -1,7 +1,7 @@
 """Finds the hours that have matching rows in the rollups, for filters that no single index covers.
 
-Without this, a filter by two columns, or by the decisions on a request, would scan all rows that match one of the
-conditions. If few rows match both conditions, the scan could continue to the oldest row.
+Without this, a query with a filter on two columns, or on the decisions on a request, would scan all rows that match one
+of the conditions. If few rows match both conditions, the scan could continue to the oldest row.
 """
 
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ Kind = Literal["requests", "decisions"]
 _requests, _decisions = request_statistics.c, decision_statistics.c
 _MOST_DAYS = 32
 _MOST_JOINED = 5_000
-"""Consecutive hours are joined as long as they have at most this many requests in total."""
+"""Consecutive hours are combined into one time range if they have at most this many requests in total."""
 _TICK, _LAST = timedelta(microseconds=1), datetime.max.replace(tzinfo=UTC)
 _STEP = {HOUR: timedelta(hours=1), DAY: timedelta(days=1)}
 
@@ -101,7 +101,7 @@ async def _starts(
         wanted.append(start < until)
     query = select(start, count).where(*wanted).group_by(start).order_by(start.desc()).limit(most)
     if kind == "requests" and (has := _of_request(filter)):
-        # All requests of the hour are counted, because no index finds those with a verdict, a status or a latency.
+        # The count is of all requests in the hour, because no index finds requests by verdict, status or latency.
         query = query.having(func.max(case((and_(*has), 1), else_=0)) == 1)
     return [(row[0], int(row[1])) for row in await connection.execute(query)]
 
@@ -111,7 +111,7 @@ def _of_requests(filter: EventFilter, step: int) -> list[ColumnElement[bool]]:
     if filter.action is not None:
         wanted.append(_requests.action == filter.action)
     if (filter.phase, filter.reason_code, filter.shadow) != (None, None, None):
-        # A single decision must match all of these; the request's action is independent of them.
+        # A single decision must match all of these fields. The request's action doesn't have to be its action.
         wanted.append(_requests.start.in_(select(_decisions.start).where(*_of_decisions(filter, step, None))))
     return wanted
 

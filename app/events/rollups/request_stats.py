@@ -35,7 +35,7 @@ class RequestStats:
 
     ``times`` contains the latencies by part: ``total``, ``upstream``, ``judge``, and ``gateway``, which is the total
     minus ``upstream`` and ``judge``. ``latency_ms`` contains the percentiles by part (``p50``, ``p95``, ``p99``,
-    ``max``), if requested. Neither contains parts for which no request has a value.
+    ``max``), if requested. A part for which no request has a value is left out of both.
     """
 
     requests: int = 0
@@ -111,7 +111,7 @@ def percentiles(bins: Sequence[int | None], largest: float) -> dict[str, float]:
     """Return percentiles by name, estimated from the bins of a histogram. The result is empty if there are no values.
 
     Within a bin, values are assumed to be denser towards the neighbouring bin with the higher count. For typical
-    latencies, the error is a few percent. It never exceeds the width of a bin.
+    latencies, the error is a few percent. The error never exceeds the width of a bin.
     """
     counts = [int(count or 0) for count in bins]
     total = sum(counts)

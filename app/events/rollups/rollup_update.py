@@ -27,8 +27,8 @@ from app.db.rollup_tables import (
 from app.events.serialization import Rows
 
 _ROWS_AT_ONCE = 25
-"""The maximum number of rows per statement. A row has about a hundred numbers, and preparing a statement's parameters
-blocks the event loop."""
+"""The maximum number of rows per statement. A row has about a hundred numbers. Preparing the parameters of a larger
+statement would block the event loop for too long."""
 
 ROLLED_UP_COLUMNS = {
     "requests": (
@@ -60,7 +60,7 @@ _OF_USAGE = _Layout(usage_statistics)
 
 
 class _Sums:
-    """Increments for the rows of one table, by key without ``step``."""
+    """Increments for the rows of one table. They are stored by the row's key, without the column ``step``."""
 
     def __init__(self, layout: _Layout) -> None:
         self.layout = layout
@@ -134,7 +134,7 @@ def _count_requests(numbers: list[float], rows: Sequence[Mapping[str, Any]], sig
     _count_usage(_OF_REQUESTS, numbers, rows, sign)
     for name, places in (("verdict", _VERDICTS), ("status", _STATUSES)):
         for value, count in Counter(row[name] for row in rows).items():
-            # A value unknown to this version still counts as a request.
+            # If this version doesn't know a value, the request is still counted, but not under that value.
             if value in places:
                 numbers[places[value]] = sign * count
     trust = [row["trust_score"] for row in rows if row["trust_score"] is not None]
@@ -162,7 +162,7 @@ def _count_times(layout: _Layout, numbers: list[float], part: str, values: Seque
     place = layout.place
     numbers[place[f"{part}_count"]] = sign * len(values)
     numbers[place[f"{part}_ms"]] = sign * sum(values)
-    # A maximum cannot be subtracted.
+    # Subtraction can't restore an earlier maximum, so it leaves the maximum unchanged.
     numbers[place[f"{part}_max"]] = max(values) if sign > 0 else 0.0
     for bin, count in Counter(map(bin_of, values)).items():
         numbers[place[f"{part}_{bin:02d}"]] = sign * count
@@ -174,8 +174,8 @@ def add_to_rollups(connection: Connection, events: Iterable[Rows]) -> None:
 
 
 def subtract_from_rollups(connection: Connection, events: Iterable[Rows]) -> None:
-    """Subtract deleted ``events`` from the rollups. Only the rows of their first two tables are needed. The maximum
-    latency of an hour or day doesn't change as long as other events remain in it."""
+    """Subtract deleted ``events`` from the rollups. Only their ``requests`` and ``decisions`` rows are needed. The
+    maximum latency of an hour or day stays the same as long as it still contains other events."""
     changes = increments(events, -1)
     _change(connection, changes)
     for table, rows in changes:
@@ -190,7 +190,7 @@ def _change(connection: Connection, changes: Iterable[tuple[Table, list[tuple[An
     for table, rows in changes:
         for piece in _pieces(rows):
             if dialect.name == "sqlite":
-                # Uses the format of SQLAlchemy's own type.
+                # SQLAlchemy's own type stores times in this format.
                 piece = [(row[0], f"{row[1]:%Y-%m-%d %H:%M:%S.%f}", *row[2:]) for row in piece]
             connection.exec_driver_sql(_statement(dialect, table), piece)
 
@@ -201,8 +201,8 @@ def _pieces(rows: list[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:
 
 @lru_cache(maxsize=16)
 def _statement(dialect: Dialect, table: Table) -> str:
-    """Compile the statement once, as text. SQLAlchemy's cache compares statements part by part, and this one has
-    hundreds of parts."""
+    """Compile the statement to text once. SQLAlchemy's own cache would be slow: it compares statements part by part,
+    and this statement has hundreds of parts."""
     return str(_adding(dialect.name, table).compile(dialect=dialect))
 
 

@@ -14,7 +14,8 @@ come first, then the rest of the prompt. This limit also keeps an entry below Po
 _LONGEST_WORD = 64
 _IDEOGRAPHS = "\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(f"[{_IDEOGRAPHS}]|[^\\W_{_IDEOGRAPHS}]+")
-"""Text in scripts without spaces is indexed character by character, and searched for as phrases."""
+"""Matches a single Chinese or Japanese character, or a whole word of another script. A search for several of these
+characters is therefore a search for a phrase."""
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 

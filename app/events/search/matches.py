@@ -1,4 +1,5 @@
-"""Finds the requests whose stored texts match a search, newest first. The cost depends on how many are requested.
+"""Finds the requests whose stored texts match a search, newest first. The more matches are requested, the more a search
+costs.
 
 SQLite's FTS5 returns matches in order of time. PostgreSQL's index has no order and doesn't support phrases: it can only
 find all requests that contain the words. On PostgreSQL, the newest requests are therefore read first, to learn how
@@ -22,7 +23,8 @@ _SQLITE = text(
     " WHERE request_search MATCH :phrases AND rowid >= :first AND rowid < :last ORDER BY rowid DESC LIMIT :most"
 )
 FIRST_READ, MOST_READ = 2_000, 20_000
-"""The number of requests that PostgreSQL reads first, and the maximum number that it reads for each call."""
+"""On PostgreSQL, the number of requests in the first read, and the maximum number of requests read by one call of
+``next``."""
 _COST_OF_READING = 2
 """The cost of comparing a request with the search, relative to the cost of fetching a request that the index has found.
 """
@@ -53,11 +55,12 @@ class TextMatches:
         self.over = not phrases
         """Whether there are no more matches."""
         self.reached: datetime | None = until
-        """All matches from this time on have been returned."""
+        """All matches that are at least as new as this time have been returned."""
 
     async def next(self, most: int) -> list[Match]:
-        """Return about ``most`` further matches. They include all matches with the same time as the last one, so the
-        next call starts at an earlier time. If there are fewer and the search isn't ``over``, it was stopped."""
+        """Return about ``most`` further matches. Matches with the same time are never split between two calls, so the
+        result may be a little longer than ``most``. If there are fewer than ``most`` and ``over`` is False, the search
+        was stopped because it became too expensive."""
         if self.over:
             return []
         sqlite = self._connection.dialect.name == "sqlite"
@@ -145,8 +148,8 @@ class TextMatches:
         every = matching.subquery()
         query = self._within(select(every.c.ts, every.c.request_id), every.c.ts)
         query = query.order_by(every.c.ts.desc()).fetch(most, with_ties=True)
-        # The planner assumes that words occur independently. If words exclude each other, it expects too many matches,
-        # and reads everything.
+        # The planner assumes that words occur independently. For words that rarely occur together, it therefore expects
+        # too many matches, and would read the whole table.
         await self._connection.execute(text("SET LOCAL enable_seqscan = off"))
         rows = (await self._connection.execute(query)).all()
         await self._connection.execute(text("SET LOCAL enable_seqscan = on"))
@@ -155,7 +158,7 @@ class TextMatches:
         return [(row.request_id, row.ts) for row in rows]
 
     def _within(self, query: Select[Any], ts: ColumnElement[Any] = request_search.c.ts) -> Select[Any]:
-        """Add the conditions that select the requests not read yet."""
+        """Add the conditions that select the requests that haven't been read yet."""
         until = self._until if self._last is None else self._last
         if self._since is not None:
             query = query.where(ts >= self._since)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app.events.search.indexed_text import words
 
 _SHORTEST_PREFIX = 3
-"""A shorter prefix would match too many words, so it is searched for as a whole word."""
+"""The minimum length of a prefix. A shorter prefix would match too many words, so it is treated as a whole word."""
 _MOST_PHRASES = 20
 _TERM = re.compile(r'"([^"]*)"?(\*?)|([^\s"]+)')
 
@@ -21,9 +21,9 @@ class Phrase:
 
 
 def phrases_of(search: str) -> tuple[Phrase, ...]:
-    """Parse a search, which may contain words, ``"phrases"`` and ``prefix*``. All of them must occur in a match. All
-    other characters separate words, so every search is valid. Without words, the result is empty and nothing
-    matches."""
+    """Parse a search, which may contain words, ``"phrases"`` and ``prefix*``. A match must contain all of them. Any
+    other character separates words, so every search is valid. If the search contains no words, the result is empty, and
+    nothing matches."""
     return tuple(_phrases(search))[:_MOST_PHRASES]
 
 

@@ -24,7 +24,7 @@ _ROWS_AT_ONCE = 100
 async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
     """Store ``batch``, and return the events whose content the database rejects. Rows that already exist are skipped.
 
-    Raises DatabaseUnavailableError. Part of the batch may already be stored by then.
+    Raises DatabaseUnavailableError. In that case, part of the batch may already be stored.
     """
     try:
         await _insert(database, batch)

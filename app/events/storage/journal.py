@@ -1,8 +1,8 @@
 """Stores events in files while the database is unavailable, and replays them later. Files are fsynced, and every line
 has a checksum.
 
-Every process writes its own file and holds a lock on it. The lock is released when the process exits. A file that can
-be locked therefore has no owner, and the first process that finds it adopts it.
+Every process writes its own file and holds a lock on it. The lock is released when the process exits. If a process can
+lock a file, the file therefore has no owner, and the process adopts it.
 
 A line is ``<CRC-32 in hex> <length> <payload>``. A line that was cut off by a crash fails the check and is skipped.
 """
@@ -44,9 +44,9 @@ class JournalFile:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(PermissionError):  # It belongs to another user.
+            with suppress(PermissionError):  # The file belongs to another user.
                 os.fchmod(descriptor, 0o600)
-            # Its previous owner may have removed it between the two calls above.
+            # The previous owner may have removed the file between the two calls above.
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 return cls(path, descriptor)
         except (BlockingIOError, FileNotFoundError):

@@ -26,11 +26,11 @@ from judges.concurrency import TaskScope
 _log = structlog.stdlib.get_logger(__name__)
 _BATCH = 500
 _PAUSE_S = 0.02
-"""The pause between two batches. It lets a waiting writer proceed."""
+"""The pause between two batches, so that a waiting writer can proceed."""
 _EVERY_S = 3600.0
 _LAST_RUN = "retention_at"
 _JUMP = timedelta(minutes=10)
-"""A larger deviation from the monotonic clock means that the system clock was changed."""
+"""If the system clock deviates from the monotonic clock by more than this, it is assumed to have been changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +126,8 @@ async def _delete_runs(connection: AsyncConnection, found: Sequence[Any]) -> Non
 class Retention:
     """Prunes the database once an hour, in one of the processes that share it.
 
-    If the system clock was changed since the last pruning, this pruning is skipped. The clock may be wrong now and may
-    be correct again at the next pruning.
+    If the system clock was changed since the last pruning, the next pruning is skipped. A wrong clock could cause too
+    many deletions, and this leaves an hour to correct it.
     """
 
     def __init__(self, database: Database, *, days: int, every_s: float = _EVERY_S) -> None:
@@ -166,7 +166,8 @@ class Retention:
         """Return whether this process should prune now, because the last pruning by any process was long enough ago."""
         now = datetime.now(UTC)
         due = (now - timedelta(seconds=self._every_s / 2)).isoformat()
-        # A process whose clock is ahead must not postpone pruning for all others until then.
+        # If the last pruning seems to be in the future, the clock of the process that recorded it was ahead. The others
+        # must not wait until that time.
         ahead = (now + timedelta(seconds=self._every_s)).isoformat()
         async with self._database.write() as connection:
             await connection.execute(self._database.insert_ignore(meta), [{"key": _LAST_RUN, "value": ""}])

@@ -16,7 +16,8 @@ from app.db.tables import Json, UTCDateTime
 _KNOWN = "SELECT request_id FROM requests WHERE request_id IN (SELECT value FROM json_each(?))"
 
 _ROWS_AT_ONCE = 500
-"""The values of all rows of a long reply would keep the garbage collector busy, which stops the event loop."""
+"""The number of rows to insert at a time. If all rows of a long reply were inserted at once, garbage collection of
+their values would block the event loop."""
 
 Row = Mapping[str, Any]
 

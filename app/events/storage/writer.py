@@ -34,8 +34,8 @@ class _Entry:
     """A future that completes once the event is stored. None if no caller waits for it."""
 
     def rows(self) -> Rows | None:
-        """Convert the event to rows, or return None if that fails. A failure would be a bug, but it must not lose other
-        events."""
+        """Convert the event to rows, or return None if that fails. Such a failure is a bug, but it must not cause the
+        loss of other events."""
         try:
             return event_rows(self.record.event())
         except Exception as error:
@@ -76,8 +76,9 @@ class EventWriter:
     Batches that the database does not accept, and events beyond ``queue_limit``, go to the journal. If the journal
     fails too, events wait in memory, as long as there is room, until the database or the journal accepts them. The
     journal is replayed at startup and when the database is available again. The database is retried at growing
-    intervals within the bounds ``retry_s``. Keys are derived from the id of the request, which must be unique, so a
-    replay adds nothing twice. Events whose content the database rejects are stored in ``<journal>.rejected``.
+    intervals. ``retry_s`` contains the shortest and the longest interval. Keys are derived from the id of the request,
+    which must be unique, so a replay adds nothing twice. Events whose content the database rejects are stored in
+    ``<journal>.rejected``.
 
     The counters count events since startup: ``written`` to the database, ``journaled``, ``dropped`` (lost, because the
     journal failed too) and ``rejected``. ``failures`` is the number of batches that the database did not accept.
@@ -152,7 +153,7 @@ class EventWriter:
             async with asyncio.timeout(self._patience_s):
                 await asyncio.shield(stored)
         except TimeoutError:
-            # It also stays in its queue; storing it again adds nothing.
+            # The event also stays in its queue. It may therefore be stored twice, but the second time adds no rows.
             if not await self._to_journal([entry]):
                 raise EventLostError() from None
 
@@ -186,8 +187,8 @@ class EventWriter:
             self._journal.close()
 
     def _keep(self, left: Sequence[_Entry]) -> None:
-        """Write the remaining events to the journal, without using a thread. Events remain if the tasks never ran or
-        were cancelled."""
+        """Write the events that are still queued to the journal, without using a thread. Events are still queued if the
+        tasks never ran or were cancelled."""
         self._pending.clear()
         self._spilled.clear()
         try:
@@ -197,7 +198,8 @@ class EventWriter:
         else:
             self._journaled(left, unmade)
 
-    # The two tasks. An entry leaves its queue only once it is stored, so a cancelled task loses nothing.
+    # The methods of the two background tasks. An entry leaves its queue only once it is stored, so no event is lost if
+    # a task is cancelled.
 
     async def _write(self) -> None:
         while not self._closing or self._pending:
@@ -275,7 +277,8 @@ class EventWriter:
         return False
 
     async def _insert(self, batch: Sequence[_Entry]) -> None:
-        # Converting the batch in a thread costs a fraction of converting events one by one while serving requests.
+        # The batch is converted in a thread. Converting its events one by one while requests are served would take many
+        # times as long.
         rows, unmade = await asyncio.to_thread(_rows_of, batch)
         await self._insert_rows(rows)
         self._reject(unmade)
@@ -303,7 +306,7 @@ class EventWriter:
         """Run ``action`` and return whether it succeeded. This also records whether the database is available."""
         try:
             await action()
-        except Exception as error:  # Whatever the error, the events are kept and the writer continues.
+        except Exception as error:  # After any error, the events are kept and the writer continues.
             self.failures += 1
             if self._retry_at is None:
                 _log.warning("event_database_unavailable", error=f"{type(error).__name__}: {error}")

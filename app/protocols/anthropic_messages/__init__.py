@@ -5,7 +5,7 @@
 ``document_numbers`` maps documents to their numbers in the API.
 
 The pipeline treats the text blocks of a message as one text, because a model that cites begins a new block in
-mid-sentence. Other content between two text blocks ends a sentence.
+mid-sentence. If other content separates two text blocks, no sentence continues across it.
 """
 
 from app.protocols.anthropic_messages.adapter import MessagesAdapter

@@ -19,7 +19,8 @@ from judges.types import Chunk
 
 
 class MessagesAdapter:
-    """Each request needs a new adapter, because it keeps the state of the reply's blocks."""
+    """The adapter for one request. Each request needs a new adapter, because an adapter keeps the state of the reply's
+    blocks."""
 
     api = "messages"
     judges_reasoning = False
@@ -86,8 +87,8 @@ class MessagesAdapter:
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """Return the body of a unary reply: the upstream's body with the delivered text and the findings.
 
-        A reply that contains no message is returned unchanged if no policy applies to it. Raises UpstreamConnectError
-        if the upstream reports an error instead of a reply.
+        If the reply contains no message and no policy applies to it, ``body`` is returned unchanged. Raises
+        UpstreamConnectError if the upstream reports an error instead of a reply.
         """
         failed = next((output for output in outputs if isinstance(output, ReplyError) and not output.broken), None)
         if failed is not None:
@@ -99,7 +100,7 @@ class MessagesAdapter:
         if whole is not None and "usage" in whole:
             usage = whole["usage"]
             known = usage if self._fields is None else self._fields.rebuild(usage, USAGE, "usage")
-            message["usage"] = {} if known is UNFIT else known  # the tokens of a blocked reply are paid for in full
+            message["usage"] = {} if known is UNFIT else known  # a blocked reply costs all of its tokens
         return dump(message)
 
 
@@ -114,7 +115,8 @@ def _feed(parser: SSEParser, reader: MessageDecoder, data: bytes) -> Iterator[Up
 
 def _close(parser: SSEParser, reader: MessageDecoder) -> Iterator[UpstreamEvent]:
     for parsed in parser.close():
-        # The blank line is missing. Without it, the next event would become part of this one.
+        # The last event lacks its blank line. The line is added, because the next event would otherwise become part of
+        # this one.
         yield from _read(reader, SSEEvent(parsed.raw + b"\n\n", parsed.data, parsed.event))
     yield from reader.settle()
 

@@ -45,7 +45,7 @@ def word_of(value: Any) -> str | None:
 
 
 def plain(value: Any, depth: int = 8) -> Any:
-    """Return ``value`` without strings longer than a word. Token counts, ids and dates remain."""
+    """Return ``value`` without strings that contain white space. Token counts, ids and dates remain."""
     if isinstance(value, dict) and depth:
         return {name: plain(inner, depth - 1) for name, inner in value.items() if word_of(name)}
     if isinstance(value, list) and depth:
@@ -71,8 +71,8 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def message_start(event: Mapping[str, Any], model: str | None, stops: Collection[str]) -> _Json:
-    """Rebuild the start of a message, without its content. ``model`` replaces an invalid model name. ``stops`` contains
-    the stop sequences of the request."""
+    """Rebuild the start of a message, without its content. If the model name is invalid, it is replaced by ``model``.
+    ``stops`` contains the stop sequences of the request."""
     message = event.get("message")
     if not isinstance(message, dict):
         message = {}

@@ -44,12 +44,12 @@ class MessageDecoder:
     """Reads the events of one message in order, and keeps its text blocks in ``texts`` by their index in the upstream's
     reply.
 
-    Each event keeps its original bytes, for replies that are forwarded unchanged. Under a policy (``fields``), the
-    parts of an event contain the bytes of the event rebuilt from known fields. Without a policy, they keep all fields.
-    Content outside the known fields is reported as unchecked.
+    Each event keeps its original bytes, for replies that are forwarded unchanged. Under a policy, ``fields`` is set,
+    and the parts of an event contain the bytes of the event rebuilt from known fields. Without a policy, the parts keep
+    all fields. Content outside the known fields is reported as unchecked.
 
-    Only the next event shows whether the text continues after a text block, so the end of a block waits for that event.
-    If no text follows, a ``TextBreak`` is inserted.
+    After a text block, the text may continue in the next block. The end of a text block is therefore held until the
+    next event arrives. If that event doesn't begin another text block, a ``TextBreak`` is inserted.
 
     ``model`` and ``stops`` are the model and the stop sequences of the request. With ``needs_start``, ``read`` raises
     UpstreamConnectError if the start of the reply is missing.
@@ -112,14 +112,15 @@ class MessageDecoder:
             yield from read(self, raw, event)
 
     def _leave_out(self, event: _Json) -> Iterator[UpstreamEvent]:
-        """Handle an event of an unknown type. If it starts a block, the block has no text and isn't numbered."""
+        """Leave out an event of an unknown type. If it starts a block, the block counts as an empty text block, so the
+        client gets no number for it."""
         if event.get("type") == "content_block_start":
             yield from self.settle()
             self._texts[index_of(event)] = TextBlock(start=EMPTY_TEXT)
         yield from self._let_by(b"", _withheld(_unknown_in(event)))
 
     def unread(self, raw: bytes, fault: str = "unreadable") -> Iterator[UpstreamEvent]:
-        """Handle an event whose data is not a JSON object or has a different ``fault``."""
+        """Handle an event whose data is not a JSON object, or whose data has the given ``fault``."""
         if self.fields is not None:
             self.fields.leave_out(fault)
             raw = b""
@@ -131,7 +132,7 @@ class MessageDecoder:
         return event if self.fields is None else clean
 
     def _unknown(self, raw: bytes, name: str) -> Passthrough:
-        """Build a part for unknown content, which is left out only under a policy."""
+        """Build a part for unknown content. The content is left out under a policy, and forwarded otherwise."""
         return _withheld(name) if self.fields is not None else Passthrough(raw=raw, choice=0, unchecked=name)
 
     def _citation(self, index: int, citation: _Json) -> _Json:
@@ -149,7 +150,8 @@ class MessageDecoder:
         yield from self._let_by(raw, *([Passthrough(raw=comments)] if lines else []))
 
     def _let_by(self, raw: bytes, *parts: ReplyPart) -> Iterator[UpstreamEvent]:
-        """Forward an event that says nothing about the reply and therefore ends no block."""
+        """Forward an event that doesn't affect the reply, and therefore doesn't show whether the last text block
+        continues."""
         event = UpstreamEvent(raw=raw, parts=parts)
         if self._stop is not None:
             self._behind.append(event)
@@ -157,7 +159,7 @@ class MessageDecoder:
             yield event
 
     def settle(self, *, goes_on: bool = False) -> Iterator[UpstreamEvent]:
-        """Yield the end of the last text block, if it is waiting. ``goes_on`` means that text follows."""
+        """Yield the end of the last text block, if it is held. ``goes_on`` means that more text follows."""
         if self._stop is None:
             return
         raw, clean, parts = self._stop
@@ -196,9 +198,8 @@ class MessageDecoder:
         yield UpstreamEvent(raw=raw, parts=(*self._text(index, text_block, block.get("text")), *more))
 
     def _other_start(self, index: int, event: _Json) -> Sequence[ReplyPart]:
-        """Handle a block of another type. A block of an unknown type might contain text, so it is left out, like an
-        empty text block.
-        """
+        """Handle a block other than text. Under a policy, a block of an unknown type is treated like an empty text
+        block and left out, because it might contain text."""
         kind, clean = name_of(block_of(event).get("type")), cleaning.other_block(event)
         if clean is None and self.fields is not None:
             self._texts[index] = TextBlock(start=EMPTY_TEXT)
@@ -235,7 +236,7 @@ class MessageDecoder:
             yield UpstreamEvent(raw=raw, parts=(kept, *_more(event, other)))
         elif block is None and self.fields is None:
             yield UpstreamEvent(raw=raw, parts=(self._unknown(event_bytes(event), name_of(kind)),))
-        else:  # within text that may not have been sent yet
+        else:  # this is inside a text block that may not have been sent yet
             yield UpstreamEvent(raw=raw if self.fields is None else b"", parts=(_withheld(name_of(kind)),))
 
     def _text(self, index: int, block: TextBlock, text: Any) -> Sequence[ReplyPart]:
@@ -271,7 +272,7 @@ class MessageDecoder:
         delta = clean["delta"]
         reason = delta.get("stop_reason")
         tokens = usage.get("output_tokens") if isinstance(usage, dict) else None
-        if "stop_reason" in delta:  # clients check it against the reasons that they know
+        if "stop_reason" in delta:  # clients reject reasons that they don't know
             event = {**event, "delta": {**delta_of(event), "stop_reason": reason}}
         frame = Frame(json=self._kept(event, clean))
         prompt = input_tokens(usage)
@@ -292,7 +293,7 @@ class MessageDecoder:
     def _message_stop(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         if self._finished or _PLAIN_STOP.fullmatch(raw):
             yield UpstreamEvent(raw=raw, parts=(EndOfReply(raw),))
-        else:  # without a stop reason, the client cannot see the end: only an untouched reply gets the counts
+        else:  # without a stop reason, the client can't see that the reply is complete
             yield UpstreamEvent(raw=raw, parts=(self._usage,))
             yield UpstreamEvent(raw=b"", parts=(EndOfReply(),))
 
@@ -321,7 +322,7 @@ def _unknown_in(event: _Json) -> str:
 
 
 def _withheld(name: str) -> Passthrough:
-    """Build a part for content that is left out where text is held, and is reported as unchecked."""
+    """Build a part for content that is reported as unchecked, and is left out if text is held."""
     return Passthrough(raw=b"", choice=0, unchecked=name, opaque=True)
 
 

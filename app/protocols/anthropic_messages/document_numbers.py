@@ -25,7 +25,8 @@ _NUMBERS = {
 """The block type and the name of the number field, by citation type."""
 
 _NAMES = frozenset({"type", "url", "source", "file_id", "title", "document_title", "encrypted_index"})
-"""The fields of a citation that may contain an address, an id or a file name that no document of the request has."""
+"""The fields of a citation that may contain an address, an id or a file name, even if it doesn't occur in any document
+of the request."""
 _UNSPACED = r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 """A character of a script that is written without spaces between words."""
 _BREAK = re.compile(rf"(?<={_UNSPACED})\s+(?={_UNSPACED})")
@@ -35,8 +36,8 @@ _UNTITLED: Mapping[str, None] = {"title": None, "document_title": None}
 
 
 class DocumentNumbers:
-    """Numbers the documents of one request, given as ``blocks`` and ``chunks``. ``dropped`` contains the positions of
-    chunks that were not sent upstream."""
+    """Numbers the documents of one request. ``blocks`` contains the document blocks, and ``chunks`` all documents.
+    ``dropped`` contains the positions of chunks that were not sent upstream."""
 
     def __init__(self, blocks: Sequence[DocumentBlock], chunks: Sequence[Chunk], dropped: Collection[int] = ()) -> None:
         self._chunks = chunks
@@ -61,12 +62,13 @@ class DocumentNumbers:
             return UpstreamCitation(
                 choice=0, place=place, marker=marker, document=block.document, unreadable=block.document is None
             )
-        # An upstream names the documents that it found by source or URL.
+        # If the upstream found the document itself, the citation names its source or URL.
         is_name = any(marker in (chunk.url, chunk.source) for chunk in self._chunks)
         return UpstreamCitation(choice=0, place=place, marker=marker, names=(marker,) if is_name else ())
 
     def says(self, quoted: str) -> bool:
-        """Return whether a document of the request contains the text, in whole words. Line breaks count as spaces."""
+        """Return whether a document of the request contains ``quoted``. Only whole words match, and line breaks count
+        as spaces."""
         said = _spaced(quoted)
         if not said:
             return True
@@ -77,13 +79,13 @@ class DocumentNumbers:
 
     @cached_property
     def _texts(self) -> Sequence[str]:
-        # A quotation of several blocks may join their texts without spaces.
+        # An upstream may quote several blocks, and join their texts without spaces.
         joined = ["".join(block.texts) for blocks in self._given.values() for block in blocks if len(block.texts) > 1]
         return [_spaced(text) for text in (*(chunk.text for chunk in self._chunks), *joined)]
 
     def with_known_citation(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return the event with a cleaned citation: any text that no document of the request contains is removed.
-        Titles count as text."""
+        """Return the event with a cleaned citation. Text is removed, including titles, if no document of the request
+        contains it."""
         delta = event.get("delta")
         citation = delta.get("citation") if isinstance(delta, dict) else None
         if not isinstance(delta, dict) or not isinstance(citation, dict):
@@ -140,8 +142,8 @@ class DocumentNumbers:
         return sent[number] if isinstance(number, int) and 0 <= number < len(sent) else None
 
     def _marker(self, citation: Mapping[str, Any]) -> str:
-        """Return the name by which a citation refers to its document. Free text counts as a name only if it is the name
-        of a document."""
+        """Return the name by which a citation refers to its document. A name that contains white space is used only if
+        it is the name of a document in the request."""
         known = {name for chunk in self._chunks for name in (chunk.title, chunk.source, chunk.url)}
         for field in ("url", "source", "document_title", "title"):
             name = citation.get(field)
@@ -153,16 +155,17 @@ class DocumentNumbers:
 
 
 def _spaced(text: str) -> str:
-    """Return the text with single spaces, and without white space where the script has none."""
+    """Return the text with each run of white space replaced by one space. In scripts without spaces, the white space is
+    removed."""
     return _BREAK.sub("", " ".join(text.split()))
 
 
 def _is_in_word(character: str) -> bool:
-    """Return whether the character is part of a word that spaces set off."""
+    """Return whether the character can be part of a word in a script that separates words by spaces."""
     return re.match(r"\w", character) is not None and re.match(_UNSPACED, character) is None
 
 
 def document_key(citation: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return a key for the cited document, to compare two citations."""
+    """Return a key for the cited document. Two citations of the same document have the same key."""
     kind, name = _NUMBERS.get(str(citation.get("type")), ("", "url"))
     return kind, citation.get(name)

@@ -41,8 +41,8 @@ _REFUSED: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """The block that is currently open for the client. ``ours`` means that the gateway opened the block when its first
-    text was released."""
+    """The block that the client currently sees as open. ``ours`` means that the gateway opened it when its first text
+    was released."""
 
     index: int
     number: int
@@ -90,7 +90,7 @@ class MessageEncoder:
                 return self._end(raw)
             case ReplyRefusal() | ReplyError():
                 return _error(output)
-        return b""  # the remainder of a frame: here, an event with text has nothing else
+        return b""  # a ``FrameRemainder``, which is empty, because text events of this API contain nothing else
 
     def _end(self, raw: bytes) -> bytes:
         if self._ended is None:  # the reply is forwarded unchanged
@@ -166,7 +166,8 @@ class MessageEncoder:
         return event_bytes({**around, "type": "content_block_start", "index": number, "content_block": dict(block)})
 
     def _close(self, *, whole: bool = True) -> bytes:
-        """End the open block. ``whole`` means that its text was not cut off, so the upstream's citations are valid."""
+        """End the open block. ``whole`` means that its text is complete. Otherwise, the upstream's citations are left
+        out, because they may be wrong."""
         if self._open is None:
             return b""
         opened, self._open = self._open, None
@@ -192,9 +193,8 @@ class MessageEncoder:
                 yield self._delta(opened.number, {"type": "citations_delta", "citation": citation})
 
     def _before(self, opened: _Open) -> Sequence[Mapping[str, Any]]:
-        """Return the upstream's citations of the preceding block, if this block contains no words and only ends a
-        sentence of that block.
-        """
+        """If this block contains no words, it only ends a sentence of the preceding text block. In that case, return
+        the upstream's citations of the preceding block."""
         block = self._texts.get(opened.index)
         if block is None or any(map(_has_words, block.said)):
             return ()
@@ -202,15 +202,16 @@ class MessageEncoder:
         return self._texts[earlier].tail if earlier is not None else ()
 
     def _withhold(self, index: int) -> None:
-        """Record which text was left out, up to the end of a block. The policies have decided on all of it by now."""
+        """Record which text was left out, up to the end of a block. By now, the policies have decided on all text up to
+        there."""
         numbers = list(self._texts)
         for number in numbers[self._decided : numbers.index(index) + 1]:
             self._decided += 1
             self._withheld.extend(text for _, text in self._texts[number].withheld() if text.strip())
 
     def _may_leave(self, block: TextBlock, citation: Mapping[str, Any]) -> bool:
-        """Return whether a citation may be sent: it must belong to released text, and may quote withheld text only if a
-        document contains the quotation."""
+        """Return whether a citation may be sent. The text that it belongs to must have been released. If the citation
+        quotes withheld text, a document must contain the quotation."""
         said = "".join(block.said)
         begins = len(said) - len(said.lstrip())
         if any(at <= begins < at + len(text) for at, text in block.withheld()):
@@ -223,7 +224,8 @@ class MessageEncoder:
 
     def _released(self, released: ReleasedText) -> bytes:
         pieces = _by_block(released)
-        # A sentence may end in a block that contains only its full stop: the citations support the words before it.
+        # The last block of a sentence may contain only its full stop. The citations therefore belong to the last block
+        # that contains words.
         cited = max((place for place, (_, text) in enumerate(pieces) if _has_words(text)), default=len(pieces) - 1)
         written = []
         for position, (index, text) in enumerate(pieces):
@@ -235,8 +237,8 @@ class MessageEncoder:
         return b"".join(written)
 
     def _judged(self, judged: JudgedClaims) -> bytes:
-        """Encode verdicts on text that was already shown. After the end of its block, no event may follow, so nothing
-        is sent."""
+        """Encode verdicts on text that was already shown. If the block of the text has already ended, nothing is sent,
+        because no event may refer to an ended block."""
         if self._open is None or not self._open.text:
             return b""
         self._support.extend(judged.support)
@@ -269,7 +271,7 @@ class MessageEncoder:
 
 
 _RUN = 4
-"""The number of consecutive words that count as a quotation."""
+"""The number of consecutive words that must match to count as a quotation."""
 
 
 def _has_words(text: str) -> bool:
@@ -277,16 +279,16 @@ def _has_words(text: str) -> bool:
 
 
 def _share(withheld: str, quoted: str) -> bool:
-    """Return whether ``quoted`` repeats ``withheld`` or a run of its words. White space doesn't count."""
+    """Return whether ``quoted`` contains ``withheld`` or several consecutive words of it. Differences in white space
+    are ignored."""
     words, within = withheld.split(), " ".join(quoted.split())
     runs = (" ".join(words[at : at + _RUN]) for at in range(max(1, len(words) - _RUN + 1)))
     return any(run in within for run in runs)
 
 
 def _by_block(released: ReleasedText) -> list[tuple[int, str]]:
-    """Split the text by the blocks in which it arrived. Text removed from its beginning is missing from the first
-    block. A replacement belongs to the block where the replaced text began.
-    """
+    """Split the released text by the upstream blocks in which it arrived. If text was removed from the beginning, the
+    first block is shorter. A replacement belongs to the block in which the replaced text began."""
     came = "".join(piece.text for piece in released.slices)
     if not came.endswith(released.text):
         return [(int(released.slices[0].frame.json["index"]), released.text)]

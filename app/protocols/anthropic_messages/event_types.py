@@ -13,11 +13,10 @@ _TEXT = frozenset({"text", "text_delta", "citations_delta"})
 
 @dataclass(slots=True, kw_only=True)
 class TextBlock:
-    """A text block of the upstream. ``start`` is the start of the block, without text, and ``around`` contains the
-    other fields of the event that carries it. ``tail`` contains the events of its citations. ``place`` is the position
-    at which its text begins in the text of the message. ``announced`` means that the upstream sent the start of the
-    block. ``said`` is the text received, and ``shown`` the text released.
-    """
+    """A text block of the upstream. ``start`` is the block as it started, without text, and ``around`` contains the
+    other fields of the start event. ``tail`` contains the events of the block's citations. ``place`` is the position at
+    which its text begins in the text of the message. ``announced`` means that the upstream sent the start of the block.
+    ``said`` is the text received, and ``shown`` the text released."""
 
     start: Mapping[str, Any]
     around: Mapping[str, Any] = field(default_factory=dict)
@@ -48,7 +47,7 @@ def event_bytes(event: Mapping[str, Any]) -> bytes:
 
 
 def error_event(name: str, message: str, **more: Any) -> bytes:
-    """Build an error in the middle of a stream. ``name`` is its type."""
+    """Build the event for an error in the middle of a stream. ``name`` is the type of the error."""
     return event_bytes({"type": "error", "error": {"type": name, "message": message, **more}})
 
 
@@ -90,7 +89,8 @@ def input_tokens(usage: Any) -> int | None:
 
 
 def other_chars(event: Mapping[str, Any]) -> int:
-    """Return the number of characters in an event that the model generated and that aren't text of the reply."""
+    """Return the number of generated characters in an event that aren't text of the reply, such as thinking and tool
+    calls."""
     said = block_of(event) or delta_of(event) if str(event.get("type")) in _CONTENT else {}
     kind = str(said.get("type"))
     return 0 if kind in _TEXT or kind.endswith("tool_result") else text_length(said)

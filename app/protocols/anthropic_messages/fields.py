@@ -130,7 +130,8 @@ _NEEDED = {"content_block_start": "content_block", "content_block_delta": "delta
 
 
 def rebuild(event: Mapping[str, Any], fields: KnownFields) -> dict[str, Any] | None:
-    """Return the event rebuilt from its known fields, or None if it has none or lacks its main content."""
+    """Return the event rebuilt from its known fields. Return None if its type is unknown or its main content is
+    missing."""
     known = fields.rebuild(event, ByType(_EVENTS))
     if known is UNFIT or not isinstance(known.get(_NEEDED.get(known["type"], "type")), dict | str):
         return None

@@ -18,8 +18,8 @@ _WEB = ("http://", "https://")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentBlock:
     """A ``document`` or ``search_result`` block of a request. ``texts`` contains its parts in order, with an empty
-    string for each part that is not text. ``plain`` means that it was given as one text. ``document`` is its position
-    among the documents of the request, or None if it cannot be read."""
+    string for each part that is not text. ``plain`` means that its content is a single string. ``document`` is its
+    position among the documents of the request, or None if it contains no text."""
 
     kind: str
     path: Path
@@ -32,7 +32,7 @@ class DocumentBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesRequest:
-    """``blocks`` is in the order in which the API numbers the blocks."""
+    """A parsed request and its document blocks, in the order in which the API numbers them."""
 
     parsed: ParsedRequest
     blocks: Sequence[DocumentBlock]
@@ -64,7 +64,7 @@ def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Mes
         model=read_model(body),
         stream=read_flag(body.get("stream"), "stream"),
         is_json=wants_json(body.get("output_format") or inside(body, "output_config", "format")),
-        include_usage=True,  # every message reports its token counts
+        include_usage=True,  # messages of this API always report their token counts
     )
     return MessagesRequest(parsed=parsed, blocks=blocks)
 
@@ -81,7 +81,7 @@ def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _evidence(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """Yield the blocks that are documents, in messages and their tool results, each with its path."""
+    """Yield each block that is a document, with its path. The blocks may be in messages or in tool results."""
     for number, message in enumerate(messages):
         yield from _evidence_in(message, ("messages", number))
 
@@ -124,8 +124,8 @@ def _read(block: Mapping[str, Any], path: Path, documents: Documents) -> Documen
 
 
 def _texts(block: Mapping[str, Any], source: Any) -> tuple[Sequence[str], bool]:
-    """Return the texts of a block, and whether it was given as one text. There are none if the block is not text, such
-    as a PDF or a file."""
+    """Return the texts of a block, and whether its content is a single string. A block without text, such as a PDF or a
+    file, has no texts."""
     content = block.get("content")
     if block["type"] == "document":
         kind = source.get("type") if isinstance(source, dict) else None
@@ -150,7 +150,7 @@ def _note(block: DocumentBlock) -> str:
 
 
 def _tool_results(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
-    """Return the tool results that are texts rather than document blocks."""
+    """Return the tool results that are plain text rather than document blocks."""
     documents = Documents(limits, prefix="tool")
     named: dict[Any, Any] = {}
     for number, message in enumerate(messages):

@@ -1,4 +1,5 @@
-"""Converts whole messages to stream events when they arrive, and assembles them from events when they are sent."""
+"""Converts a whole message from the upstream to stream events, and assembles a whole message for the client from stream
+events."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -72,7 +73,7 @@ def _end(message: dict[str, Any], event: Mapping[str, Any]) -> None:
 
 
 class _Block:
-    """A content block that collects its deltas."""
+    """A content block to which deltas are added."""
 
     _JOINED: Mapping[str, str] = {
         "text_delta": "text",

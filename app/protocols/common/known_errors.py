@@ -1,4 +1,4 @@
-"""Rebuilds the body of an upstream error from known fields, because other fields could contain any text."""
+"""Rebuilds the body of an upstream error from known fields, because any other field could contain unjudged text."""
 
 from collections.abc import Mapping
 from typing import Any

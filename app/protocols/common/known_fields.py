@@ -26,7 +26,7 @@ import structlog
 _log = structlog.stdlib.get_logger(__name__)
 
 UNFIT: Any = object()
-"""The result of a kind for an invalid value."""
+"""The value that a kind returns for an invalid value."""
 
 Kind = Callable[[Any], Any]
 Entry = Any
@@ -45,15 +45,15 @@ _BESIDE_THE_ANSWER = frozenset(
 )  # fmt: skip
 """Kinds of content that aren't part of the answer: calls, their results, and reasoning."""
 _CALL_ENDS = ("_call", "_call_output", "_tool_use", "_tool_result")
-"""How the names of other kinds of calls and results end."""
+"""The suffixes of the names of other kinds of calls and results."""
 _DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
 _MOST_TOKENS = 100_000_000
-"""A larger token count is implausible: no model call takes so many tokens."""
+"""The limit for token counts. Larger counts are rejected as implausible."""
 _NOT_TEXT = frozenset({"audio", "call_id", "id", "logprobs", "model", "object", "role", "signature", "status", "type"})
 _MEDIA = ("image", "image_url", "input_audio", "input_image", "video_url")
-"""The types of parts that take as many tokens as their content needs, however long their data is."""
+"""The types of parts whose number of tokens doesn't depend on the length of their encoded data."""
 OTHER = "other"
 REASONING = "reasoning"
 TOOL_CALLS = "tool_calls"
@@ -72,29 +72,30 @@ _USUAL = frozenset(
 
 
 def is_beside_answer(kinds: Iterable[str]) -> bool:
-    """Return whether all of these kinds of content are separate from the answer, as calls, their results and reasoning
-    are."""
+    """Return whether none of these kinds of content is part of the answer. Calls, their results and reasoning are not
+    part of it."""
     return all(kind in _BESIDE_THE_ANSWER or kind.endswith(_CALL_ENDS) for kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class ByType:
-    """An object whose fields depend on its ``type``. Objects of other types are left out."""
+    """An object whose fields depend on its ``type``. Objects of unknown types are left out."""
 
     fields: Mapping[str, Mapping[str, Entry]]
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Content of a reply that isn't judged. It is left out if a policy drops ``UNREAD``."""
+    """Content of a reply that isn't judged. If a policy drops ``UNREAD``, the content is left out."""
 
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
 class RequestField:
-    """A field that repeats the field ``name`` of the request; ``name`` is a dotted path. The value from the request is
-    sent, or ``default`` if the request has none, so that the upstream can't insert text."""
+    """A field that repeats the field ``name`` of the request, where ``name`` is a dotted path. The upstream's value is
+    ignored, so that it can't insert text. The client gets the value from the request, or ``default`` if the request has
+    none."""
 
     name: str
     default: Any = None
@@ -122,7 +123,7 @@ def count(value: Any) -> Any:
 
 
 def token_count(value: Any) -> int | None:
-    """Return a token count that an upstream reports, or None if it can't be one."""
+    """Return ``value`` if it is a plausible token count, and otherwise None."""
     return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
 
 
@@ -131,7 +132,7 @@ def boolean(value: Any) -> Any:
 
 
 def text(value: Any) -> Any:
-    """Accept text, which other code judges or decides on."""
+    """Accept any text. Other code judges the text or decides on it."""
     return value if isinstance(value, str) else UNFIT
 
 
@@ -151,18 +152,20 @@ def one_of(*values: str) -> Kind:
 
 
 def always(standard: Any) -> Kind:
-    """Send this value, regardless of the upstream's value."""
+    """Replace the upstream's value by ``standard``."""
     return lambda _: standard
 
 
 def normalised(known: Collection[str], synonyms: Mapping[str, str], otherwise: str) -> Kind:
-    """Accept a published value, and translate vendor-specific values."""
+    """Accept the values in ``known``, and translate vendor-specific ``synonyms`` of them. Replace any other value by
+    ``otherwise``."""
     table = {**{value: value for value in known}, **synonyms, "": None}
     return lambda value: table.get(value, otherwise) if isinstance(value, str) else otherwise
 
 
 def required(kind: Kind, default: Any) -> Kind:
-    """Send ``default`` instead of an invalid value, because clients require the field."""
+    """Accept the values that ``kind`` accepts, and replace any other value by ``default``. Use this for fields that
+    clients require."""
 
     def fit(value: Any) -> Any:
         known = kind(value)
@@ -172,7 +175,7 @@ def required(kind: Kind, default: Any) -> Kind:
 
 
 def padding(_: Any) -> Any:
-    """Leave out a field that no client needs, without counting it, because some upstreams always send it."""
+    """Leave out a field that no client needs. It isn't counted as left out, because some upstreams always send it."""
     return None
 
 
@@ -182,7 +185,7 @@ class KnownFields:
     ``keep`` lists the dotted names of unknown fields that are forwarded. ``drop`` lists the kinds of content that a
     policy removes: ``REASONING``, ``TOOL_CALLS`` or ``UNREAD``. ``judges_reasoning`` means that reasoning in separate
     fields is judged like text. ``request`` is the body of the request, whose fields a reply may repeat. ``observe`` is
-    called with the name of each field that is left out. These names are from a closed set.
+    called with a label for each field that is left out. The set of labels is limited.
     """
 
     def __init__(
@@ -207,15 +210,15 @@ class KnownFields:
         self._reported: set[str] = set()
 
     def news(self) -> list[str]:
-        """Return the names of fields that were left out since the last call, may have contained text, and weren't
-        reported before."""
+        """Return the names of fields that were left out and may have contained text. Each name is returned only once,
+        by the first call after the field was left out."""
         names = sorted(self._worded - self._reported)
         self._reported.update(names)
         return names
 
     def rebuild(self, value: Any, entry: Entry, path: str = "") -> Any:
-        """Return ``value`` rebuilt from the fields in ``entry``, or ``UNFIT`` if nothing is left. ``path`` is its
-        dotted name."""
+        """Return ``value`` rebuilt from the fields in ``entry``, or ``UNFIT`` if nothing is left. ``path`` is the
+        dotted name of the field that contains ``value``."""
         if isinstance(entry, Unread):
             if UNREAD in self.drops:
                 return self.leave_out(path, value)
@@ -264,8 +267,8 @@ class KnownFields:
         return known
 
     def leave_out(self, path: str, value: Any = "", *, known: bool = True) -> Any:
-        """Count a field that is left out. ``known`` means that its name is known, but its value is invalid. Return
-        ``UNFIT``."""
+        """Count a field that is left out, and return ``UNFIT``. ``known`` means that the name of the field is known,
+        but its value is invalid."""
         label = path
         if not known:
             name = path.rpartition(".")[2]
@@ -311,10 +314,9 @@ def _suits(value: Any, entry: Entry) -> bool:
 
 
 def repeats_a_key(data: bytes, value: Any) -> bool:
-    """Return whether the JSON in ``data``, which parses to ``value``, has a duplicate key. If it has one, ``data``
-    contains more quotes than ``value`` needs. If no backslash is escaped, the quotes can be counted without parsing the
-    JSON again.
-    """
+    """Return whether the JSON in ``data``, which parses to ``value``, has a duplicate key. In that case, ``data``
+    contains more quotes than the JSON of ``value``. Counting quotes is faster than parsing the JSON again, but isn't
+    possible if ``data`` contains escaped backslashes."""
     try:
         given, needed = _quotes(data), _quotes(orjson.dumps(value))
     except (TypeError, orjson.JSONEncodeError):
@@ -329,7 +331,7 @@ def repeats_a_key(data: bytes, value: Any) -> bool:
 
 
 def _quotes(data: bytes) -> int | None:
-    """Return the number of quotes that delimit strings, or None if escaped backslashes make it uncertain."""
+    """Return the number of quotes that delimit strings, or None if escaped backslashes make the number uncertain."""
     if b"\\" not in data:
         return data.count(b'"')
     return None if b"\\\\" in data else data.count(b'"') - data.count(b'\\"')

@@ -1,6 +1,5 @@
-"""Processes log-probabilities: checks that tokens spell the text, finds their positions, and handles the parallel lists
-of plain completions.
-"""
+"""Processes log-probabilities. Checks that tokens spell the text, finds the positions of tokens, and handles the
+parallel lists of plain completions."""
 
 import math
 import re
@@ -12,7 +11,7 @@ from typing import Any
 _LISTS = {"tokens": "token", "token_logprobs": "logprob", "top_logprobs": "top", "text_offset": "offset"}
 """Maps the name of each list in the API to the name of its values in an entry."""
 _BYTES = re.compile(r"(bytes:)?(\\x[0-9a-fA-F]{2})+")
-"""Matches the form in which the APIs represent a token that is part of a character."""
+"""Matches the notation of the APIs for a token that contains only some of the bytes of a character."""
 
 
 def spell(tokens: Sequence[Mapping[str, Any]], text: str) -> bool:
@@ -21,9 +20,9 @@ def spell(tokens: Sequence[Mapping[str, Any]], text: str) -> bool:
 
 
 def places_of(tokens: Sequence[Mapping[str, Any]], text: str) -> Sequence[tuple[int, int]] | None:
-    """Return the start and end of each token in ``text``, in code points, or None if the tokens don't spell it. If
-    their strings don't match, their bytes are compared, because a character can take several tokens.
-    """
+    """Return the start and end of each token in ``text``, in code points, or None if the tokens don't spell ``text``.
+    If the strings of the tokens don't match it, their bytes are compared, because several tokens can form one
+    character."""
     words = [str(token.get("token")) for token in tokens]
     if "".join(words) == text and all(_agree(token, word) for token, word in zip(tokens, words, strict=True)):
         ends = list(accumulate(map(len, words)))
@@ -53,7 +52,8 @@ def _names(word: str, data: bytes) -> bool:
 
 
 def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
-    """Return an entry for each token of a choice, or None if it has no log-probabilities or lists of unequal length."""
+    """Return an entry for each token of a choice. Return None if the choice has no log-probabilities, or if their lists
+    differ in length."""
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, dict) or not isinstance(logprobs.get("tokens"), list):
         return None
@@ -85,16 +85,15 @@ def spelling(logprobs: Any, text: str) -> dict[str, Any] | None:
 
 
 def _own(token: str, top: Any) -> dict[str, Any] | None:
-    """Return only the chosen token from the list of most likely tokens."""
+    """Return the entry of the chosen token from ``top``, which contains the most likely tokens."""
     if not isinstance(top, dict):
         return None
     return {token: number(top[token])} if token in top else {}
 
 
 def logprobs_of(template: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], *, back: int = 0) -> dict[str, Any]:
-    """Convert ``entries`` to lists in the form of ``template``. Offsets are reduced by ``back``, the length of the text
-    that was left out before them.
-    """
+    """Convert ``entries`` to lists, with the same fields as ``template``. Offsets are reduced by ``back``, which is the
+    length of the text that was left out before the entries."""
     lists: dict[str, Any] = dict(template)
     for name, ours in _LISTS.items():
         if isinstance(template.get(name), list):
@@ -105,7 +104,7 @@ def logprobs_of(template: Mapping[str, Any], entries: Sequence[Mapping[str, Any]
 
 
 def joined(template: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Concatenate the lists of ``pieces`` in the form of ``template``."""
+    """Concatenate the lists of ``pieces``. The result has the same fields as ``template``."""
     lists: dict[str, Any] = dict(template)
     for name in _LISTS:
         if isinstance(template.get(name), list):
@@ -114,9 +113,9 @@ def joined(template: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> 
 
 
 def within(entries: Sequence[Mapping[str, Any]], text: str, start: int, end: int) -> Sequence[Mapping[str, Any]]:
-    """Return the ``entries`` that begin in ``[start, end)`` and extend beyond it only by white space. The entries spell
-    ``text``. A token with text on both sides of a cut is excluded from both, because either side may be withheld.
-    """
+    """Return the ``entries`` that begin in ``[start, end)`` and have nothing but white space beyond ``end``. All
+    entries together spell ``text``. If a token has text before and after a cut, it is excluded on both sides, because
+    the text on the other side may be withheld."""
     found, place = [], 0
     for entry in entries:
         begin, place = place, place + len(str(entry.get("token", "")))

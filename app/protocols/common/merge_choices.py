@@ -32,7 +32,8 @@ def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if "claims" in merged:
         merged["claims"] = [claim for s in summaries for claim in s["claims"]]
     if "decisions" in merged:
-        # Decisions that were made before the reply are in every summary, but count once.
+        # Every summary contains the decisions that were made before the reply, so they are taken only from the first
+        # one.
         later = [d for s in summaries[1:] for d in s["decisions"] if d["phase"] != _BEFORE]
         merged["decisions"] = [*summaries[0]["decisions"], *later]
     if reason := next((s["not_regenerated"] for s in summaries if "not_regenerated" in s), None):

@@ -26,12 +26,12 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLargeError(ValueError):
-    """An event exceeds the size limit. None of it is kept."""
+    """An event exceeds the size limit."""
 
 
 class SSEEvent(Struct, frozen=True):
-    """One event. ``data`` is None if the event has no ``data:`` field, as with a comment or with only control
-    fields."""
+    """A server-sent event. ``data`` is None if the event has no ``data:`` field, for example because it is only a
+    comment."""
 
     raw: bytes
     data: bytes | None
@@ -39,7 +39,7 @@ class SSEEvent(Struct, frozen=True):
 
 
 class SSEParser:
-    """Takes bytes that may be split anywhere, and returns complete events.
+    """Parses a stream of bytes, which may be split anywhere, into complete events.
 
     ``max_event_bytes`` limits the size of an unfinished event.
     """
@@ -51,7 +51,7 @@ class SSEParser:
         self._max_event_bytes = max_event_bytes
 
     def feed(self, data: bytes) -> list[SSEEvent]:
-        """Process bytes. Return the events that they complete, in order. Raises EventTooLargeError."""
+        """Process the next bytes. Return the events that they complete, in order. Raises EventTooLargeError."""
         buffer = self._buffer
         if not buffer and b"\r" not in data and data.find(b"\n\n") == len(data) - 2 >= 0:
             return [self._event(data)]  # exactly one event: the usual case in a stream
@@ -63,7 +63,7 @@ class SSEParser:
             start = self._scanned = match.end()
         if start:
             del buffer[:start]
-        # The longest unfinished event end is three bytes: CR LF CR.
+        # An unfinished end of an event has at most three bytes: CR LF CR.
         self._scanned = max(0, len(buffer) - 3)
         if len(buffer) > self._max_event_bytes:
             raise EventTooLargeError(f"a server-sent event exceeds {self._max_event_bytes} bytes")
@@ -104,8 +104,8 @@ def _parse(raw: bytes, body: bytes) -> SSEEvent:
 _DONE = b"data: [DONE]\n\n"
 _ITEMS_AT_ONCE = 500
 _PARSED_AT_ONCE = 16_384
-"""Bytes to split into events before the first of the events is returned. A fast upstream may send hundreds of events
-at once, and splitting them takes several milliseconds, during which no other task can run."""
+"""The number of bytes that are split into events at a time. A fast upstream may send hundreds of events at once.
+Splitting all of them would block other tasks for several milliseconds."""
 
 
 class JsonStreamDecoder:
@@ -138,7 +138,8 @@ class JsonStreamDecoder:
 
     def close(self) -> Iterator[UpstreamEvent]:
         for event in self._parser.close():
-            # The blank line is missing. Without it, the next event would become part of this one.
+            # The last event lacks its blank line. The line is added, because the next event would otherwise become part
+            # of this one.
             if (read := self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))) is not None:
                 yield read
 
@@ -153,7 +154,7 @@ class JsonStreamDecoder:
             self._ids_seen = b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
         data = data.strip()
         if not data:
-            return None  # a keep-alive that clients would try to parse
+            return None  # clients would try to parse this keep-alive
         if data == b"[DONE]":
             raw = event.raw if self._fields is None else _DONE
             return UpstreamEvent(raw=raw, parts=(EndOfReply(raw),))
@@ -170,9 +171,8 @@ class JsonStreamDecoder:
 
     def _without_data(self, event: SSEEvent) -> UpstreamEvent | None:
         """Return the event for a frame without data. Comments are forwarded. Frames with only control fields aren't
-        forwarded, because clients treat them as empty events. After an event with an id, even the blank line after a
-        comment creates an empty event, so it is left out.
-        """
+        forwarded, because clients treat them as empty events. Once an event had an id, clients treat even a comment
+        with its blank line as an empty event. The blank line is therefore left out."""
         lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
         comments = [line for line in lines if line.startswith(b":")]
         if not comments:
@@ -196,9 +196,8 @@ async def decode_chunks(
     shortcut: Callable[[bytes], UpstreamEvent | None] | None = None,
 ) -> AsyncGenerator[UpstreamEvent, None]:
     """Yield the events of a reply, which is a stream of chunks or a whole reply that ``chunks_of`` splits into chunks.
-    For ``fields`` and ``shortcut``, see ``JsonStreamDecoder``. If a whole reply has a duplicate key, the last value
-    counts.
-    """
+    For ``fields`` and ``shortcut``, see ``JsonStreamDecoder``. If a whole reply has a duplicate key, the last value is
+    used."""
     if "event-stream" not in content_type:
         whole = b"".join([data async for data in body])
         is_short = len(whole) <= MAX_INLINE_REPLY_CHARS
@@ -232,8 +231,8 @@ def load(data: bytes) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """Serialize ``value`` as JSON. Lone surrogates are escaped, so that two of them can be joined to one character
-    later."""
+    """Serialize ``value`` as JSON. Lone surrogates are escaped, because the client may join two of them to one
+    character."""
     try:
         return orjson.dumps(value, _in_pieces, orjson.OPT_PASSTHROUGH_SUBCLASS)
     except (TypeError, orjson.JSONEncodeError):
@@ -241,8 +240,8 @@ def dump(value: Any) -> bytes:
 
 
 def _in_pieces(value: Any) -> orjson.Fragment:
-    """Serialize a long list a few items at a time. Otherwise, even on a thread, serializing all claims of a long reply
-    would hold the interpreter lock for long. Raises TypeError for any other value."""
+    """Serialize a long list a few hundred items at a time. Serializing all claims of a long reply at once would hold
+    the interpreter lock for a long time, even in a thread. Raises TypeError for any other value."""
     if not isinstance(value, FreedInSteps):
         raise TypeError
     pieces = (value[start : start + _ITEMS_AT_ONCE] for start in range(0, len(value), _ITEMS_AT_ONCE))
@@ -255,9 +254,10 @@ def frame_of(chunk: Mapping[str, Any]) -> bytes:
 
 
 def done_frame(raw: bytes) -> bytes:
-    """Return the last frame. This is ``raw`` if the upstream sent one, with the blank line added if it is missing."""
+    """Return the last frame of a stream. If the upstream sent one, this is ``raw``, completed by a blank line if
+    necessary."""
     if raw.endswith(b"\r\n\r"):
-        return raw + b"\n"  # the LF of a last CR LF may not have arrived by then
+        return raw + b"\n"  # the frame ends in CR LF CR LF, but the last LF hasn't arrived yet
     return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
 
 

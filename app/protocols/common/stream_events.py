@@ -12,19 +12,19 @@ from judges.types import Chunk, Source
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """The JSON of an upstream event with one choice. ``tokens`` contains the log-probability entries of its text, if
-    any."""
+    """The JSON of an upstream event with one choice. ``tokens`` contains the log-probability entries of its text, if it
+    has any."""
 
     json: Mapping[str, Any]
     tokens: Sequence[Mapping[str, Any]] | None = None
     as_list: bool = False
     """Whether the text came as a list of typed parts instead of a string."""
     field: str | None = None
-    """For reasoning that is judged, the field that contained it. None for the text of the reply itself."""
+    """The name of the field, if the text is reasoning that is judged. None for the text of the reply itself."""
 
 
 class TextSlice(Struct, frozen=True, kw_only=True):
-    """A piece of the text in a frame. A released sentence consists of slices."""
+    """A part of the text in a frame. The text of a released sentence consists of slices."""
 
     frame: Frame
     text: str
@@ -35,7 +35,8 @@ class TextSlice(Struct, frozen=True, kw_only=True):
 
 
 class TextDelta(Struct, frozen=True, kw_only=True):
-    """Text of a choice. ``remainder`` is the rest of the frame, which the client receives while the text is held."""
+    """Text of a choice. ``remainder`` is the rest of the frame. The client receives it immediately, even if the text is
+    held."""
 
     choice: int
     text: str
@@ -44,9 +45,8 @@ class TextDelta(Struct, frozen=True, kw_only=True):
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):
-    """Bytes that need no decision. They are forwarded unchanged and in order. If their content isn't judged (tool
-    calls, reasoning, audio, a refusal), ``unchecked`` names it.
-    """
+    """Bytes that need no decision. They are forwarded unchanged and in order. If the bytes contain content that isn't
+    judged, such as a tool call or audio, ``unchecked`` names this content."""
 
     raw: bytes
     choice: int | None = None
@@ -58,7 +58,7 @@ class Passthrough(Struct, frozen=True, kw_only=True):
 
 
 class ReplyStart(Struct, frozen=True, kw_only=True):
-    """The reply begins. ``model`` is the model that it names. ``prompt_tokens`` is set if the start of the reply
+    """The reply begins. ``model`` is the model that the reply names. ``prompt_tokens`` is set if the start of the reply
     reports it."""
 
     model: str | None = None
@@ -70,9 +70,8 @@ TOO_LONG = "length"
 
 
 class ChoiceFinish(Struct, frozen=True, kw_only=True):
-    """A choice has ended. ``final`` means that no more text can follow, so the policies decide on its held text now.
-    Otherwise, the text waits for the end of the reply. ``cut`` means that the text stops in mid-sentence.
-    """
+    """A choice has ended. ``final`` means that no more text can follow, so the policies decide on the choice's held
+    text now. Otherwise, that text waits for the end of the reply. ``cut`` means that the text stops in mid-sentence."""
 
     choice: int
     reason: str
@@ -82,7 +81,7 @@ class ChoiceFinish(Struct, frozen=True, kw_only=True):
 
 
 class TextBreak(Struct, frozen=True, kw_only=True):
-    """The text of a choice is interrupted by other content. No sentence continues after it."""
+    """Other content interrupts the text of a choice. No sentence continues after this content."""
 
     choice: int
 
@@ -111,7 +110,7 @@ class FoundDocuments(Struct, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Token counts, and their frame if it has no other content."""
+    """Token counts. ``frame`` is the frame that reported them, if it contains nothing else."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -122,9 +121,8 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class ReplyError(Struct, frozen=True, kw_only=True):
-    """The upstream reported an error during the reply, or its reply broke off. If it broke off, ``raw`` is empty, and
-    ``code`` is the error code that a unary request would get.
-    """
+    """The upstream reported an error during the reply, or the reply broke off. If the reply broke off, ``raw`` is
+    empty, and ``code`` is the error code that the client of a unary request would get."""
 
     message: str
     raw: bytes = b""
@@ -133,8 +131,8 @@ class ReplyError(Struct, frozen=True, kw_only=True):
 
 
 class EndOfReply(Struct, frozen=True):
-    """The upstream signals that the reply is complete. ``trailer`` means that more bytes of the reply may follow.
-    ``last`` means that nothing follows, because all of it has been read."""
+    """The reply is complete. ``trailer`` means that the upstream may still send more bytes of the reply. ``last`` means
+    that all bytes of the reply have been read."""
 
     raw: bytes = b""
     trailer: bool = False
@@ -157,21 +155,20 @@ ReplyPart = (
 
 class UpstreamEvent(Struct, frozen=True, kw_only=True):
     """One upstream event, as bytes and as parts. ``others`` is the number of characters that the model generated in
-    addition to the text: reasoning, tool calls and the like, even if they are left out."""
+    addition to the text, such as reasoning and tool calls. Characters that are left out count too."""
 
     raw: bytes
     parts: Sequence[ReplyPart]
     others: int = 0
 
 
-# Between two calls for one reply.
+# Passed from one upstream call to the next call for the same reply.
 
 
 class Continuation(Struct, frozen=True, kw_only=True):
-    """The information that an upstream needs to continue a reply. ``said`` is the text so far, ``withheld`` is the
-    sentence that was not delivered, and ``reasons`` says why. ``frame`` is a frame of the reply, whose ids the
-    continuation uses.
-    """
+    """The information that an upstream needs to continue a reply. ``said`` is the text so far. ``withheld`` is the
+    sentence that was not delivered, and ``reasons`` says why. ``frame`` is a frame of the reply. The continuation uses
+    its ids."""
 
     said: str
     withheld: str
@@ -228,10 +225,10 @@ class ReplacementText(Struct, frozen=True, kw_only=True):
 
 
 class ChoiceEnd(Struct, frozen=True, kw_only=True):
-    """A choice has ended for the client. Unless it was blocked, ``reason`` is the upstream's finish reason.
+    """A choice has ended for the client. If the choice was not blocked, ``reason`` is the upstream's finish reason.
 
     ``summary`` is the ``grounding`` object, and ``annotations`` contains the citations of the delivered text.
-    ``is_short`` means that the output may be encoded on the event loop.
+    ``is_short`` means that the output is short enough to be encoded on the event loop.
     """
 
     choice: int
@@ -250,7 +247,7 @@ class ChoiceEnd(Struct, frozen=True, kw_only=True):
 
 
 class EstimatedUsage(Struct, frozen=True, kw_only=True):
-    """Usage that the gateway estimated, because the reply ended before the upstream reported it."""
+    """Token counts that the gateway estimated, because the reply ended before the upstream reported them."""
 
     prompt_tokens: int
     completion_tokens: int

@@ -8,8 +8,8 @@ from policies.citations.annotation_parsing import read_annotation
 
 
 def cited_in(annotations: Any, choice: int) -> Iterator[UpstreamCitation]:
-    """Yield the citations in the text of ``choice`` that ``annotations`` contains. Any value is accepted, although only
-    a list of objects is valid."""
+    """Yield the citations in ``annotations``, which belong to the text of ``choice``. Invalid values of ``annotations``
+    are ignored."""
     for annotation in annotations if isinstance(annotations, list) else ():
         found = read_annotation(annotation) if isinstance(annotation, dict) else None
         if found is not None:

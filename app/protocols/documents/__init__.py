@@ -1,4 +1,5 @@
-"""Extracts documents and options from a request body, in every form in which clients attach retrieved documents.
+"""Extracts documents and options from a request body. Supports every format in which clients attach retrieved
+documents.
 
 Each API has a module that reads its requests, such as ``app.protocols.openai_chat.request``. These modules share the
 readers in this package. Invalid input raises InvalidRequestError, which names the field and the expected value. In that

@@ -1,6 +1,6 @@
-"""Parses a retrieved document, with any of the field names that frameworks use.
+"""Parses a retrieved document, which may have the field names of any common framework.
 
-Each field is looked up in the document, then in the object with its content, and finally in its metadata.
+Each field is looked up in the document, then in a nested object with the content, and finally in the metadata.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ _DATES = ("updated_at", "published_at", "created_at", "last_modified_date", "cre
 _UNSAID = frozenset({"id", "_excludes"})
 """Keys of Cohere's ``data`` that are not content."""
 _INNER = ("node", "document", "data", "text_resource")
-"""Fields that contain the content: LlamaIndex's node, a document next to its score, Cohere's data, and LlamaIndex's
-text."""
+"""The fields that may contain an object with the content: LlamaIndex's ``node``, a ``document`` next to its score,
+Cohere's ``data``, and LlamaIndex's ``text_resource``."""
 _METADATA = ("metadata", "meta", "attributes")
 """The metadata fields of LangChain and LlamaIndex, of Haystack, and of OpenAI's vector stores."""
 
@@ -42,8 +42,8 @@ class FieldLayer:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFields:
-    """The layers of a document. ``own`` contains the layers that describe the document, and ``metadata`` the layers
-    that annotate it. ``layers`` contains both, in this order."""
+    """The objects in which the fields of a document are looked up. ``own`` contains the document and its nested
+    objects, and ``metadata`` contains their metadata. ``layers`` contains both, in this order."""
 
     own: Sequence[FieldLayer]
     metadata: Sequence[FieldLayer]
@@ -51,7 +51,7 @@ class DocumentFields:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], path: str) -> "DocumentFields":
-        """Raises InvalidRequestError if the metadata is not an object."""
+        """Find the layers of ``document``. Raises InvalidRequestError if the metadata is not an object."""
         own = list(_own(document, path))
         metadata = [layer for outer in own for layer in _metadata(outer)]
         return cls(own, metadata, [*own, *metadata])
@@ -59,9 +59,8 @@ class DocumentFields:
 
 @dataclass(frozen=True, slots=True)
 class DocumentAt:
-    """A document with the path of its text in the request, and its score with its path if the score is
-    outside 0 to 1.
-    """
+    """A document, and the path of its text in the request. If its relevance score is outside 0 to 1, ``unscaled``
+    contains the path of the score and the score."""
 
     chunk: Chunk
     text_path: str
@@ -97,7 +96,7 @@ _WEB = ("https://", "http://")
 
 
 def misspelt(document: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Return warnings about unknown field names that resemble a known field that is missing."""
+    """Yield a warning for each unknown field whose name resembles a known field that is missing."""
     for name in document:
         if name not in _NAMES and len(name) <= _LONGEST_NAME and (meant := _close_to(name)) and meant not in document:
             yield f"{path}: unknown field {name!r}; did you mean {meant!r}?"
@@ -128,7 +127,7 @@ def _text(fields: DocumentFields, path: str) -> tuple[str, str]:
 
 
 def _described(fields: DocumentFields) -> tuple[str, str] | None:
-    """Return the text of Cohere's ``data``, which may have any keys. Each key is a line of the text."""
+    """Return the text of Cohere's ``data``, which may have any keys. Each key and its value are a line of the text."""
     for layer in fields.own:
         if layer.path.endswith(".data"):
             excluded = layer.fields.get("_excludes")
@@ -206,7 +205,7 @@ def find(layers: Sequence[FieldLayer], names: Sequence[str], *, blank: bool = Fa
 
 
 def _own(document: Mapping[str, Any], path: str) -> Iterator[FieldLayer]:
-    # LangChain's serialised objects: ``kwargs`` has their arguments, and ``id`` names their class.
+    # In LangChain's serialized objects, ``kwargs`` contains the fields, and ``id`` names the class.
     if "lc" in document and isinstance(document.get("kwargs"), dict):
         document, path = document["kwargs"], join_path(path, ["kwargs"])
     yield FieldLayer(document, path)

@@ -1,5 +1,5 @@
-"""Collects the documents of a request. They are in a separate list, or in content blocks whose type marks them as
-evidence (Anthropic's and Cohere's blocks, and ``grounding_source`` parts).
+"""Collects the documents of a request. The documents are in a separate list, or in content blocks whose type marks them
+as evidence. These are Anthropic's and Cohere's document blocks, and ``grounding_source`` parts.
 
 A block without readable text, such as a PDF or a link, is not evidence and is sent upstream unchanged.
 """
@@ -41,8 +41,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Documents:
     """Collects the documents of one request. All methods may raise InvalidRequestError.
 
-    Documents without an id get one that begins with ``prefix``. With ``any_scale``, a relevance score outside 0 to 1 is
-    recorded in ``unscaled`` instead of refused.
+    A document without an id gets an id that begins with ``prefix``. With ``any_scale``, a relevance score outside 0 to
+    1 is recorded in ``unscaled``. Otherwise, such a score is refused.
     """
 
     def __init__(self, limits: Limits, *, prefix: str = "doc", any_scale: bool = False) -> None:
@@ -58,10 +58,10 @@ class Documents:
         self._named = 0
         self._any_scale = any_scale
         self.unscaled: tuple[str, Any] | None = None
-        """The first score outside 0 to 1, and its path in the request."""
+        """The path in the request of the first score outside 0 to 1, and the score."""
 
     def take_all(self, value: Any, path: str = "documents") -> None:
-        """Add a list of documents, if there is one."""
+        """Add a list of documents. None counts as an empty list."""
         if value is None:
             return
         if not isinstance(value, list):
@@ -107,7 +107,7 @@ class Documents:
 
     @property
     def next_id(self) -> str:
-        """The id that the next document without an id gets."""
+        """The id for the next document if it has no id."""
         return f"{self._prefix}-{len(self.chunks) + 1}"
 
     def _check_count(self, more: int, path: str) -> None:

@@ -1,6 +1,5 @@
-"""Parses request bodies strictly, so that every JSON parser reads them in the same way, and validates single fields.
-Each reader returns the value, or raises InvalidRequestError with its path.
-"""
+"""Parses request bodies strictly, so that every JSON parser would read them in the same way, and validates single
+fields. Each function that reads a field returns its value, or raises InvalidRequestError with its path."""
 
 import json
 import math
@@ -15,11 +14,12 @@ from app.errors import InvalidRequestError
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _EPOCH_FROM, _EPOCH_TO = 100_000_000, 10_000_000_000
-"""Epoch seconds from 1973 to 2286. Smaller numbers may be days or years, and larger numbers are milliseconds."""
+"""The range of numbers that are read as epoch seconds, from 1973 to 2286. Smaller numbers may be days or years, and
+larger numbers are milliseconds."""
 
 
 def refuse(path: str, expected: str, value: Any) -> NoReturn:
-    """Raise InvalidRequestError with a message that ``path`` should be ``expected``."""
+    """Raise InvalidRequestError. The message says that the value at ``path`` should be ``expected``."""
     shown = f"{printable(repr(value)):.60}" if isinstance(value, str | float | bool) else _shown(value)
     raise InvalidRequestError(f"{path}: expected {expected}, got {shown}.", param=path)
 
@@ -44,12 +44,12 @@ def kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    # Python refuses to print integers of thousands of digits.
+    # Python refuses to convert integers with thousands of digits to strings.
     return str(value) if isinstance(value, int) and value.bit_length() < 64 else kind(value)
 
 
 def inside(body: Mapping[str, Any], outer: str, name: str) -> Any:
-    """Return a field of an object, or None if the field is missing or ``value`` is not an object."""
+    """Return the field ``name`` of the object in the field ``outer``, or None if the field or the object is missing."""
     value = body.get(outer)
     return value.get(name) if isinstance(value, dict) else None
 
@@ -114,15 +114,16 @@ _EXACT = 2.0**63
 _MANY_FIELDS = 64
 _ESCAPED_NAME = re.compile(rb'\\u[0-9a-fA-F]{4}[^"\\]*"\s*:')
 
-# A path as a linked list: the last key, and the path before it. Extending it costs the same at any depth.
+# A path as a linked list, which consists of the last key and the path before it. Extending such a path takes the same
+# time at any depth.
 _Path = tuple[Any, ...]
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
     """Decode a request body. Raises InvalidRequestError if it is not a JSON object.
 
-    NaN, infinities, lone surrogates and duplicate fields of the object are also refused. With a duplicate field, the
-    upstream may use the other value.
+    NaN, infinities, lone surrogates and duplicate fields of the object are also refused. If a field had two values, the
+    gateway and the upstream might read different ones.
     """
     try:
         body = orjson.loads(raw)
@@ -137,9 +138,8 @@ def parse_json(raw: bytes) -> dict[str, Any]:
 
 
 def _parse_slowly(raw: bytes, error: str) -> Any:
-    """Parse a body that orjson rejects or rounds. Integers beyond 64 bits stay exact. Invalid JSON or UTF-8 raises an
-    error.
-    """
+    """Parse a body that orjson rejects, or in which it rounds a number. Integers beyond 64 bits stay exact. Raises
+    InvalidRequestError if the body is not valid JSON or UTF-8."""
     try:
         body = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -157,7 +157,7 @@ def _is_broken(text: str) -> bool:
 
 
 def _values(value: Any) -> Iterator[tuple[_Path, Any]]:
-    """Yield all values other than containers, in order, with their paths. Field names are included."""
+    """Yield the names of all fields and all values except objects and lists, with their paths."""
     stack: list[tuple[_Path, Any]] = [((), value)]
     while stack:
         path, item = stack.pop()
@@ -192,7 +192,7 @@ def _look_through(body: dict[str, Any]) -> bool:
 
 
 def _refuse_repeated(raw: bytes, body: dict[str, Any]) -> None:
-    # A field name that is used once occurs once in the text, unless it contains an escape.
+    # If every field name occurs only once in the text and none contains an escape, there are no duplicate fields.
     few = len(body) <= _MANY_FIELDS and all(raw.count(b'"%s"' % name.encode()) < 2 for name in body)
     if few and not _ESCAPED_NAME.search(raw):
         return
@@ -200,7 +200,7 @@ def _refuse_repeated(raw: bytes, body: dict[str, Any]) -> None:
 
     def keep(pairs: list[tuple[str, Any]]) -> None:
         nonlocal fields
-        fields = pairs  # the outermost object ends last
+        fields = pairs  # the hook is called last for the outermost object
 
     json.loads(raw, object_pairs_hook=keep)
     seen: set[str] = set()

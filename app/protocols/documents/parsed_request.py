@@ -53,7 +53,7 @@ _FROM_HEADERS = (("agent", "x-groundlane-agent"), ("run_id", "x-groundlane-run-i
 
 
 def read_options(value: Any, headers: Mapping[str, str], path: str = "grounding") -> Options:
-    """Parse the ``grounding`` field. The headers provide the agent and the run unless the body names them.
+    """Parse the ``grounding`` field. If the field doesn't name an agent or a run, it is read from the headers.
 
     ``headers`` must have lower-case names. ``path`` is the path of the field. Raises InvalidRequestError.
     """
@@ -77,11 +77,12 @@ def read_options(value: Any, headers: Mapping[str, str], path: str = "grounding"
 
 
 _CONVERSATION: Final = 20_000
-"""Maximum number of characters kept from the user's messages. They determine which names a reply may use."""
+"""The maximum number of characters kept from the user's messages. A reply may use names that occur in this text."""
 _LONGEST: Final = 200
-"""A message of up to this many characters without a question mark is treated as one request."""
+"""If a message without a question mark has at most this many characters, the whole message is treated as the question.
+"""
 _ASIDE: Final = 3
-"""The maximum number of words after a question that don't belong to it, such as "Thanks!"."""
+"""If at most this many words follow a question, such as "Thanks!", they are ignored."""
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?？])\s+")
 _PROMPTED: Final = 600
 """A message of at least this many characters is assumed to be a prompt that contains more than a question. The question
@@ -102,8 +103,8 @@ def title_in(body: Mapping[str, Any], query: str | None = None) -> str:
 
 
 def written_by_user(body: Mapping[str, Any], query: str | None = None) -> str:
-    """Return everything that the user wrote in a request to any of the APIs, including ``query``. Only the end of a
-    long text is returned."""
+    """Return everything that the user wrote in a request to any of the APIs, including ``query``. If the text is too
+    long, only its end is returned."""
     texts = [*_user_texts(body), *([query] if query else [])]
     return "\n".join(texts)[-_CONVERSATION:]
 
@@ -136,7 +137,7 @@ def question_of(text: str) -> str:
 
 
 def questions_of(text: str) -> str:
-    """Return all questions in a short user message. For a long message, do the same as ``question_of``."""
+    """Return all questions in a user message. For a long message, return the same as ``question_of``."""
     if len(text) > _PROMPTED:
         return question_of(text)
     found = [part for part in _SENTENCE_END.split(text.strip()) if part.endswith(("?", "？"))]
@@ -147,8 +148,8 @@ _MOST_CHOICES = 128
 """The maximum number of choices per request, which is also OpenAI's limit."""
 
 _LONGEST_MODEL = 512
-"""The maximum length of a model name, in characters. The event log has an index on the name, and an index can't contain
-very long values."""
+"""The maximum length of a model name, in characters. The event log has an index on the model name, and indexes can't
+contain very long values."""
 
 _JSON_FORMS = ("json_object", "json_schema")
 OUR_FIELDS = ("documents", "grounding")
@@ -157,11 +158,10 @@ Path = tuple[str | int, ...]
 
 
 class ParsedRequest(Struct, frozen=True, kw_only=True):
-    """A parsed request. ``body`` is sent upstream and doesn't contain the gateway's fields. ``raw`` contains its bytes
-    if they need no change. ``paths`` contains the path in the request of each document in ``chunks``. ``from_tools``
-    parses tool results. They are evidence only if a setting or policy enables it. ``query`` is the query for which the
-    documents were retrieved.
-    """
+    """A parsed request. ``body`` is sent upstream and doesn't contain the gateway's fields. ``raw`` contains the bytes
+    of the body, or None if it was changed. ``paths`` contains the path in the request of each document in ``chunks``.
+    ``from_tools`` parses tool results. They are evidence only if a setting or policy enables it. ``query`` is the query
+    for which the documents were retrieved."""
 
     body: dict[str, Any]
     raw: bytes | None
@@ -171,16 +171,16 @@ class ParsedRequest(Struct, frozen=True, kw_only=True):
     stream: bool
     include_usage: bool
     choices: int | None = None
-    """The number of choices in the reply (``n``). None for a single reply with any number of parts."""
+    """The number of choices in the reply (``n``), or None for an API whose reply is a single choice with any number of
+    parts."""
     paths: tuple[str, ...] = ()
     unscaled: tuple[str, Any] | None = None
-    """The first relevance score outside 0 to 1, and its path in the request."""
+    """The path in the request of the first relevance score outside 0 to 1, and the score."""
     from_tools: Callable[[], Documents] | None = None
     standing: int = 0
-    """The number of documents, at the end of ``chunks``, that are in the prompt and cannot be removed from it."""
+    """The number of documents in the prompt that cannot be removed from it. They are at the end of ``chunks``."""
     blocks: Mapping[int, Path] = field(default_factory=dict)
-    """The paths in ``body`` of documents that are content blocks and can be removed, by their position in
-    ``chunks``."""
+    """Maps the positions in ``chunks`` of documents that are removable content blocks to their paths in ``body``."""
     late: bool = False
     """Whether the reply may contain documents, such as the results of a search by the upstream."""
     notes: Sequence[str] = ()
@@ -234,7 +234,8 @@ def read_model(body: Mapping[str, Any]) -> str | None:
 
 
 def read_stream(body: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether to stream, and whether to include the usage (``stream_options.include_usage``)."""
+    """Return whether the client wants a stream, and whether the stream should report the usage
+    (``stream_options.include_usage``)."""
     options = body.get("stream_options")
     if options is not None and not isinstance(options, dict):
         refuse("stream_options", "an object", options)
@@ -242,7 +243,7 @@ def read_stream(body: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def read_choices(body: Mapping[str, Any]) -> int:
-    """Return the exact number of choices that the field ``n`` asks for. Additional choices would not be judged.
+    """Return the number of choices that the field ``n`` asks for. Any further choices in the reply are not judged.
 
     Raises InvalidRequestError.
     """

@@ -1,6 +1,6 @@
 """Reads tool results as documents, in case a setting or policy counts them as evidence.
 
-Tools choose the format of their results. Anything other than a list of documents is read as text.
+A tool result can have any format. If it isn't a list of documents, it is read as text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,8 +44,8 @@ def take_result(documents: Documents, text: str, path: str, *, tool: Any = None)
 
 
 def _listed(text: str, prefix: str) -> Sequence[Chunk]:
-    """Return the documents in a JSON list, or in a list under one of the usual field names. Other values contain
-    none."""
+    """Return the documents in ``text``, if it is a JSON list, or a JSON object with a list in one of the usual fields.
+    Otherwise, return no documents."""
     if text.lstrip()[0] not in "[{":
         return ()
     try:

@@ -1,7 +1,8 @@
 """Converts upstream chunks of OpenAI Chat Completions to events, and outputs to chunks.
 
 Under a grounding policy, every frame is rebuilt from known fields. Without a policy, a frame that needs no change is
-forwarded byte for byte. A frame that must change is patched, so that unknown fields are kept.
+forwarded byte for byte. In a frame that must change, only the necessary fields are changed, so that unknown fields are
+kept.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -44,9 +45,8 @@ from judges.types import Chunk
 
 
 class ChatAdapter:
-    """Stateless: one instance serves all requests without a policy. With ``fields``, the adapter serves one request and
-    rebuilds the reply only from known fields.
-    """
+    """The adapter for Chat Completions. Without ``fields``, it has no state, so one instance serves all requests. With
+    ``fields``, an instance serves a single request, and rebuilds its reply only from known fields."""
 
     api = "chat.completions"
     judges_reasoning = True
@@ -135,10 +135,11 @@ class ChatAdapter:
         if self._template is not None:
             template = without_annotations(self._template)
         if any(isinstance(output, ChoiceEnd) and output.again for output in outputs):
-            # The first reply isn't the one that is sent: its calls, for example, may follow text that was replaced.
+            # Choices are assembled from the outputs, not from the first reply. A part of the first reply was replaced,
+            # so tool calls, for example, may differ.
             template, streamed = {**template, "choices": completion_of(outputs)["choices"]}, True
         if not any(isinstance(output, ChoiceEnd) for output in outputs) and streamed:
-            return dump(template)  # no decision was made on it, so it is forwarded in the requested format
+            return dump(template)  # the policies made no decision, so the whole reply is sent
         completion = CompletionBuilder(template, streamed=streamed)
         for output in outputs:
             completion.take(output)

@@ -21,8 +21,8 @@ _NOTE = (
 def cannot_continue(body: Mapping[str, Any]) -> str | None:
     """Return a one-word reason why the reply to ``body`` cannot be continued, or None if it can.
 
-    A model that can call tools or produce audio might not continue with text. Several choices would need one call each.
-    After a prefill, which is a beginning of the reply that the caller wrote, no note can be added.
+    A model that can call tools or produce audio might not continue with text. If there are several choices, each would
+    need a separate call. If the caller wrote a beginning of the reply (a prefill), no note can be added after it.
     """
     last = body["messages"][-1]
     unfit = {
@@ -37,7 +37,7 @@ def cannot_continue(body: Mapping[str, Any]) -> str | None:
 def continuing(body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
     """Return ``body`` with the reply so far as the assistant's message, and a note about the withheld sentence.
 
-    In the note, a mark precedes texts from the model and from documents. Each call has a random mark, so that these
+    In the note, marks enclose texts from the model and from documents. The mark is random for each call, so that these
     texts can't imitate it. If there is no text so far, the note is added to the user's last message, because models
     expect alternating turns.
     """

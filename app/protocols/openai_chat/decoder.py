@@ -60,7 +60,7 @@ class ChunkReader:
 
 
 def other_chars(chunk: Mapping[str, Any], known: KnownChunks | None) -> int:
-    """Return the number of characters in a chunk that the model generated and that aren't read as text."""
+    """Return the number of generated characters in a chunk that aren't read as text."""
     choices, length = chunk.get("choices"), 0
     for choice in choices if isinstance(choices, list) else ():
         delta = choice.get("delta") if isinstance(choice, dict) else None
@@ -73,8 +73,7 @@ def other_chars(chunk: Mapping[str, Any], known: KnownChunks | None) -> int:
 
 
 def _read_known(known: KnownChunks, raw: bytes, chunk: dict[str, Any], *, ended: bool) -> UpstreamEvent:
-    """Return the event for a chunk that is rebuilt from known fields. The upstream's annotations are read and then left
-    out."""
+    """Rebuild a chunk from known fields, and return its event. The upstream's annotations are read, not forwarded."""
     if chunk.get("error"):
         error = known.error(chunk["error"])
         return _read_chunk(frame_of(error), error)
@@ -95,8 +94,8 @@ def _cited(choice: Any) -> Iterator[ReplyPart]:
 
 
 def read_continued(chunk: dict[str, Any], like: Frame, *, judges: bool = False) -> UpstreamEvent:
-    """Read a chunk of a further call, with the ids of the first call. The role is removed, because it has already been
-    sent."""
+    """Read a chunk of a further call. Its ids are replaced by those of the first call. The role is removed, because it
+    has already been sent."""
     ours = {name: like.json[name] for name in ENVELOPE if name in like.json}
     chunk = {**chunk, **ours} if not chunk.get("error") else chunk
     for choice in chunk.get("choices") or ():
@@ -111,10 +110,9 @@ def read_continued(chunk: dict[str, Any], like: Frame, *, judges: bool = False) 
 
 
 def _read_chunk(raw: bytes, chunk: dict[str, Any], *, ended: bool = True, judges: bool = False) -> UpstreamEvent:
-    """Read a chunk. ``ended`` means that a choice has ended. Before that, token counts in a chunk without text are
-    ignored, because some upstreams send running counts in every chunk. ``judges`` means that reasoning is judged like
-    text.
-    """
+    """Read a chunk. ``ended`` means that a choice has ended. Until then, a chunk with token counts is not treated as a
+    usage chunk, because some upstreams send running counts in every chunk. ``judges`` means that reasoning is judged
+    like text."""
     error = chunk.get("error")
     if error:
         message = error.get("message") if isinstance(error, dict) else error
@@ -132,7 +130,7 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any], *, ended: bool = True, judges
         return UpstreamEvent(raw=raw, parts=(_read_usage(usage, Frame(json=chunk), raw),))
     parts: list[ReplyPart] = []
     for choice in choices:
-        # Several choices in one chunk are separated; a single one keeps the chunk's own bytes.
+        # If a chunk has several choices, each gets a separate frame. A single choice keeps the bytes of the chunk.
         alone = len(choices) == 1
         frame = chunk if alone else {**chunk, "choices": [choice]}
         parts.extend(_read_choice(raw if alone else b"", frame, choice, judges=judges))
@@ -142,7 +140,7 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any], *, ended: bool = True, judges
 
 
 def _said(chunk: dict[str, Any]) -> TextDelta | None:
-    """Return the text of a chunk that contains nothing else, as most chunks do, or None for any other chunk."""
+    """If a chunk contains only text, as most chunks do, return the text. Otherwise, return None."""
     choices = chunk.get("choices")
     if chunk.get("usage") is not None or "x_groq" in chunk or type(choices) is not list or len(choices) != 1:
         return None
@@ -173,8 +171,8 @@ def _read_usage(usage: Mapping[str, Any], frame: Frame | None, raw: bytes) -> Us
 
 
 def _says_something(choice: Mapping[str, Any]) -> bool:
-    """Return whether a choice in a chunk with token counts is more than the empty placeholder that some upstreams
-    send."""
+    """Return whether a choice has any content. In chunks with token counts, some upstreams send an empty choice as a
+    placeholder."""
     delta = choice.get("delta")
     said = isinstance(delta, dict) and any(
         value not in (None, [], "") for name, value in delta.items() if name != "role"
@@ -188,7 +186,7 @@ def _read_choice(
     index = choice.get("index")
     index = index if isinstance(index, int) and index >= 0 else 0
     if misplaced := [name for name in _MISPLACED if choice.get(name)]:
-        # Text in a field that streams don't have, which may be a copy of the delta's text. Clients ignore it, and so
+        # This field isn't defined for streams. Its text may be a copy of the delta's text. Clients ignore it, and so
         # does the gateway.
         choice = {name: value for name, value in choice.items() if name not in _MISPLACED}
         raw, chunk = b"", {**chunk, "choices": [choice]}
@@ -221,7 +219,8 @@ def _read_choice(
             yield Passthrough(raw=b"", choice=index, unchecked=kind)
         yield TextDelta(choice=index, text=text, frame=frame, remainder=remainder)
     elif extra or rest:
-        # The rest of a chunk that ends a choice is forwarded in order. The finish reason waits for the end.
+        # A chunk that ends a choice may have other content, which is forwarded in order. The finish reason is held
+        # until the end of the choice.
         yield Passthrough(
             raw=frame_of(_without_text(chunk, choice, delta, rest)), choice=index, unchecked=_kind(extra, rest)
         )
@@ -261,7 +260,8 @@ def _read_apart(
 def _judged_reasoning(
     chunk: Mapping[str, Any], choice: Mapping[str, Any], names: Sequence[str], index: int
 ) -> Iterator[TextDelta]:
-    """Yield reasoning as text in its fields. If the delta has a role, the role comes first in a separate frame."""
+    """Yield reasoning as text, for each field that contains some. If the delta has a role, the role comes first in a
+    separate frame."""
     role = _part(chunk, choice, ["role"], None)[0] if choice["delta"].get("role") else None
     for name in names:
         frame, alone = _part(chunk, choice, [name], None)
@@ -272,7 +272,7 @@ def _judged_reasoning(
 def _part(
     chunk: Mapping[str, Any], choice: Mapping[str, Any], names: Sequence[str], logprobs: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the chunk with only the fields ``names`` of the delta, and its choice."""
+    """Return the chunk with a delta that has only the fields ``names``, and the choice of that chunk."""
     said = {name: choice["delta"][name] for name in names}
     alone = {**choice, "delta": said, "finish_reason": None}
     if "logprobs" in choice:
@@ -312,5 +312,5 @@ def _tokens(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
 
 
 def _kind(extra: Sequence[str], rest: Sequence[Any]) -> str | None:
-    """Name the content that isn't judged."""
+    """Return the name of the content that isn't judged, or None if there is none."""
     return extra[0] if extra else "content_parts" if rest else None

@@ -122,14 +122,15 @@ BY_KIND: Mapping[str, tuple[str, ...]] = {
     REASONING: ("reasoning_content", "reasoning", "reasoning_details"),
     TOOL_CALLS: ("tool_calls", "function_call"),
 }
-"""The fields of a delta or message for each kind of content. For tool calls, these are also the finish reasons."""
+"""The fields of a delta or message for each kind of content. The names for tool calls are also finish reasons."""
 
 _PLAIN_CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
 _MOST_CARRIED = 64
 _AROUND = re.compile(
     rb'(?P<before>[^\r\n\\]*?"content" ?: ?")(?:[^"\\\r\n]|\\[^\r\n])*+(?P<after>"[^\r\n\\]*)', re.DOTALL
 )
-"""Matches the parts of a chunk before and after its text. They contain no escapes, so every quote delimits a string."""
+"""Matches a chunk, and captures the parts before and after its text. Only parts without escapes match, so every quote
+in them delimits a string."""
 
 
 _PADDING = b',"obfuscation":"'
@@ -138,8 +139,8 @@ _PADDING = b',"obfuscation":"'
 class KnownChunks:
     """Rebuilds the chunks of one reply, in order.
 
-    Log-probabilities are kept only if their tokens spell the text. If a character takes several tokens, some may arrive
-    before the character. They are held until its chunk arrives.
+    Log-probabilities are kept only if their tokens spell the text. If several tokens form one character, some of them
+    may arrive before the character. These tokens are held until the chunk with the character arrives.
     """
 
     def __init__(self, fields: KnownFields) -> None:
@@ -158,9 +159,9 @@ class KnownChunks:
         self._padded = False
 
     def read_alike(self, data: bytes) -> UpstreamEvent | None:
-        """Return the event for the chunk in ``data`` if only its text differs from a chunk that was rebuilt without
-        losses, and otherwise None. Most chunks match, so their fields need not be checked.
-        """
+        """If the chunk in ``data`` differs only in its text from an earlier chunk that was rebuilt without losses,
+        return its event. Otherwise, return None. This is a shortcut: most chunks match, so their fields need not be
+        checked."""
         if self._around is None or self._carried:
             return None
         before, after = self._around
@@ -182,10 +183,10 @@ class KnownChunks:
     def rebuild(self, chunk: Mapping[str, Any], raw: bytes = b"") -> dict[str, Any]:
         given = dict(chunk)
         choices = given.pop("choices", None)
-        given.pop("obfuscation", None)  # differs each time; see ``padding``
+        given.pop("obfuscation", None)  # random for each chunk; see ``padding``
         if given != self._given:
             head = self._fields.rebuild(given, CHUNK_HEAD)
-            if head != given:  # content that is left out is counted each time
+            if head != given:  # fields that are left out are counted for every chunk
                 self._given, self._around = {}, None
                 return self._with_choices(head, choices)
             self._given, self._head = given, head
@@ -219,7 +220,8 @@ class KnownChunks:
         return {**head, "choices": [self._choice(each) for each in rebuilt]}
 
     def _choice(self, choice: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the choice with all required fields of a chunk. Only log-probabilities of its own text are kept."""
+        """Return the choice with all fields that a chunk requires. Log-probabilities are kept only if they belong to
+        its text."""
         whole = {"finish_reason": None, **choice, "index": choice.get("index") or 0, "delta": choice.get("delta") or {}}
         _join_content(whole["delta"])
         carried = self._carried.pop(whole["index"], [])
@@ -241,13 +243,14 @@ class KnownChunks:
 
 
 def known_error(error: Any, fields: KnownFields) -> Any:
-    """Rebuild an error that an upstream reports in a reply from its known fields."""
+    """Rebuild an error in a reply, so that it contains only known fields."""
     rebuilt = fields.rebuild(error, ERROR, "error")
     return rebuilt if rebuilt is not UNFIT and rebuilt else "The upstream reported an error."
 
 
 def rebuild_completion(completion: Mapping[str, Any], fields: KnownFields) -> dict[str, Any]:
-    """Rebuild a whole completion from its known fields. Its messages keep their annotations, which are only read."""
+    """Rebuild a whole completion from its known fields. Its messages keep their annotations. These are read, but not
+    forwarded."""
     given = dict(completion)
     choices = given.pop("choices", None)
     whole: dict[str, Any] = fields.rebuild(given, COMPLETION_HEAD)
@@ -265,9 +268,8 @@ def rebuild_completion(completion: Mapping[str, Any], fields: KnownFields) -> di
 
 
 def _read_refusals(choices: Any, name: str, fields: KnownFields) -> Any:
-    """Return ``choices`` with refusals as text, so that they are judged like any other text. This is done if a policy
-    strips or blocks unjudged text.
-    """
+    """If a policy strips or blocks unjudged text, return ``choices`` with refusals converted to text, so that they are
+    judged like any other text."""
     if UNREAD not in fields.drops or not isinstance(choices, list):
         return choices
     return [_with_refusal_as_text(choice, name) for choice in choices]
@@ -309,15 +311,15 @@ def _drop(choice: dict[str, Any], name: str, fields: KnownFields) -> bool:
 
 
 def _unjudged_reasoning(said: Mapping[str, Any]) -> list[str]:
-    """Return the fields with reasoning that can't be judged, because they aren't text or repeat the reasoning under
-    another name."""
+    """Return the fields whose reasoning isn't judged. They aren't text, or they repeat the reasoning under another
+    name."""
     given = [name for name in BY_KIND[REASONING] if said.get(name)]
     judged = next((name for name in given if isinstance(said[name], str)), None)
     return [name for name in given if name != judged]
 
 
 def _begins_call(call: Any) -> bool:
-    """Return whether a piece of a tool call is the first, which is the only piece with the name of the tool."""
+    """Return whether this is the first piece of a tool call. Only the first piece contains the name of the tool."""
     function = call.get("function") or call.get("custom") or call if isinstance(call, dict) else {}
     return bool(function.get("name"))
 
@@ -342,7 +344,7 @@ def spelled_logprobs(
 
 
 def _join_content(message: dict[str, Any]) -> None:
-    """Join content that an upstream sends as a list of text parts. In the API, it is a string."""
+    """Convert content to a string, as the API defines it, if an upstream sends it as a list of text parts."""
     if isinstance(parts := message.get("content"), list):
         message["content"] = "".join(part.get("text") or "" for part in parts)
 
@@ -358,7 +360,7 @@ def _without_padding(data: bytes) -> bytes:
 
 
 def _is_plain(choices: Sequence[Any] | None) -> bool:
-    """Return whether ``choices`` contains one piece of text and nothing else, as in most chunks."""
+    """Return whether ``choices`` contains a piece of text and nothing else. This is the case for most chunks."""
     if type(choices) is not list or len(choices) != 1:
         return False
     choice = choices[0]
@@ -376,7 +378,6 @@ def _is_plain(choices: Sequence[Any] | None) -> bool:
 
 
 def url_citations(annotations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the ``url_citation`` objects among ``annotations``. OpenAI's schema allows no other type in a chat
-    message, and clients that validate replies would reject any other.
-    """
+    """Return the ``url_citation`` objects among ``annotations``. OpenAI's schema allows only this type in a chat
+    message, and clients that validate replies would reject others."""
     return [annotation for annotation in annotations if annotation["type"] == "url_citation"]

@@ -3,8 +3,8 @@
 The fields ``documents`` and ``grounding`` are removed before the request is sent upstream. The prompt may contain more
 evidence:
 
-- ``chat_template_kwargs.documents``, and ``search_result`` and ``document`` blocks. They are sent upstream unchanged.
-  If the gateway writes the documents into the prompt (``inject``), they are removed.
+- ``chat_template_kwargs.documents``, and ``search_result`` and ``document`` blocks. They are sent upstream unchanged
+  or, if the gateway writes the documents into the prompt (``inject``), removed.
 - ``grounding_source`` and ``query`` parts, which no model supports. They are sent upstream as text, except for sources
   that the gateway writes into the prompt.
 """
@@ -103,9 +103,9 @@ def _query(messages: Sequence[Mapping[str, Any]]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """Rewrites messages to the standard format. A message that needs no change is returned as it is. ``texts`` contains
-    the texts of the documents by path. ``written`` means that the gateway writes them into the prompt.
-    """
+    """Rewrites messages to the standard format. A message that needs no change is returned unchanged. ``texts``
+    contains the texts of the documents by path. ``written`` means that the gateway writes the documents into the
+    prompt."""
 
     texts: Mapping[str, str]
     written: bool
@@ -117,7 +117,7 @@ class _Prompt:
         return [message for message in changed if message is not None]
 
     def _message(self, message: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-        """Return None if a message of the prompt contained only evidence."""
+        """Return the rewritten message, or None if a message of the prompt contained only evidence."""
         content = message.get("content")
         kept = self._content(content, f"{path}.content")
         if kept is content:
@@ -156,8 +156,8 @@ def _forwarded(body: dict[str, Any], messages: Sequence[Mapping[str, Any]], prom
 
 
 def _without_inside(body: dict[str, Any], outer: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return ``body`` without the fields ``names`` of one of its objects. If that object is then empty, it is removed
-    too."""
+    """Return ``body`` with the fields ``names`` removed from the object in the field ``outer``. If the object is then
+    empty, it is removed too."""
     value = body.get(outer)
     if not isinstance(value, dict):
         return body

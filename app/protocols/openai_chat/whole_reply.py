@@ -1,4 +1,4 @@
-"""Splits whole chat completions into chunks when they arrive, and assembles them from chunks when they are sent."""
+"""Splits a whole completion from the upstream into chunks, and assembles a completion for the client from chunks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(message, dict):
             continue
-        # Choices are identified by position, because their index may have any value.
+        # Choices are identified by position, because the upstream's index may be any value.
         kept = {**choice, "index": position}
         del kept["message"]
         said = {name: value for name, value in message.items() if name != "role" and value is not None}
@@ -46,9 +46,8 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class CompletionBuilder:
-    """Builds a completion from its delivered content. ``template`` is the upstream's completion. ``streamed`` means
-    that it was assembled from a stream, so its choices are identified by index.
-    """
+    """Builds the completion for the client from the delivered content. ``template`` is the upstream's completion.
+    ``streamed`` means that ``template`` was assembled from a stream, so its choices are identified by index."""
 
     def __init__(self, template: Mapping[str, Any], *, streamed: bool = False) -> None:
         self._template = template
@@ -94,7 +93,7 @@ class CompletionBuilder:
         changed = {**kept, "message": dict(message), "finish_reason": end.reason}
         original = message.get("content")
         if end.blocked:
-            # Nothing of the upstream's message remains.
+            # No part of the upstream's message is sent.
             refusal = {"refusal": None} if "refusal" in message else {}
             changed = {"index": choice.get("index", position), "finish_reason": end.reason}
             changed["message"] = message = {"role": "assistant", "content": end.text, **refusal}
@@ -231,7 +230,7 @@ def _merge_call(calls: dict[Any, dict[str, Any]], piece: Mapping[str, Any]) -> N
 
 
 def _keep_tokens(choice: dict[str, Any], delivered: Sequence[ReleasedText]) -> None:
-    """Remove the log-probabilities of removed text."""
+    """Remove the log-probabilities of text that wasn't delivered."""
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
         kept = [token for released in delivered for piece in released.slices for token in piece.tokens]
@@ -239,8 +238,8 @@ def _keep_tokens(choice: dict[str, Any], delivered: Sequence[ReleasedText]) -> N
 
 
 def _with_text(parts: Sequence[Any], text: str) -> list[Any]:
-    """Return typed parts with their text replaced. The first text part receives all of it, and the other text parts are
-    removed."""
+    """Return typed parts with their text replaced by ``text``. The first text part gets all of ``text``, and the other
+    text parts are removed."""
     kept: list[Any] = []
     placed = False
     for part in parts:

@@ -1,6 +1,7 @@
 """The adapter for OpenAI's plain (legacy) completions, which have ``choices[].text`` instead of messages.
 
-Each request needs a new adapter, because the reply may repeat the prompt (``echo``), and the adapter must recognize it.
+Each request needs a new adapter. The reply may repeat the prompt (``echo``), and the adapter must recognize the prompt
+in it.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -40,11 +41,11 @@ from app.protocols.openai_completions.request import read_prompts
 from judges.types import Chunk
 
 _CHAT = ChatAdapter()
-"""In Chat Completions, content other than text has the same format."""
+"""Encodes outputs other than text, which have the same format in both APIs."""
 
 
 class CompletionsAdapter:
-    """``body`` is the request body."""
+    """The adapter for one request. ``body`` is the request body."""
 
     api = "completions"
     judges_reasoning = False
@@ -70,9 +71,8 @@ class CompletionsAdapter:
         return "\n".join([*texts, suffix] if isinstance(suffix, str) else texts)
 
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-        """Return a copy of the body with the documents before the prompt, or before each of several prompts. This
-        applies to both values of ``where``.
-        """
+        """Return a copy of the body with the documents before the prompt. If there are several prompts, they are added
+        to each. ``where`` makes no difference."""
         block = f"{documents_block(chunks)}\n\n"
         prompts = [f"{block}{text}" for text in read_prompts(body.get("prompt"))]
         if self._prompts.texts:
@@ -86,8 +86,8 @@ class CompletionsAdapter:
         return self._until_end(events)
 
     async def _until_end(self, events: AsyncGenerator[UpstreamEvent, None]) -> AsyncGenerator[UpstreamEvent, None]:
-        """Yield the events. Text that is held because it may repeat the prompt comes before the end of the reply, even
-        if the reply is cut off."""
+        """Yield the events. Text may still be held at the end of the reply, because it could have been a repetition of
+        the prompt. It is released before the end, even if the reply is cut off."""
         async with aclosing(events):
             try:
                 async for event in events:
@@ -174,8 +174,8 @@ class CompletionsAdapter:
     def _read_choice(
         self, envelope: Mapping[str, Any], given: Mapping[str, Any], *, ends: bool = False
     ) -> tuple[Mapping[str, Any], Sequence[ReplyPart]]:
-        """Return the choice that the client sees if nothing is held, and its parts. ``ends`` means that nothing follows
-        it, even if it has no finish reason."""
+        """Return two values: the choice as the client sees it if no text is held, and the parts of the choice. ``ends``
+        means that the choice ends here, even if it has no finish reason."""
         index = index_of(given, 0)
         echo = self._echoes.setdefault(index, self._prompts.echo(index))
         if self._fields is not None:
@@ -256,9 +256,8 @@ def _single(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str,
 def _rest(
     chunk: Mapping[str, Any], envelope: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], left: Sequence[str]
 ) -> Iterator[ReplyPart]:
-    """Return the content of a chunk other than its choices: the token counts, or only the envelope. ``left`` names the
-    content that was left out of it.
-    """
+    """Yield the content of a chunk other than its choices. If the chunk has token counts, yield them. If it has neither
+    choices nor token counts, yield its envelope. ``left`` names the content that was left out of the chunk."""
     usage = chunk.get("usage")
     if isinstance(usage, dict):
         frame = {**envelope, "choices": [], "usage": usage}

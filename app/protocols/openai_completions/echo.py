@@ -1,4 +1,4 @@
-"""Handles the prompt that a plain completion repeats before its text on request (``echo``)."""
+"""Handles ``echo``, an option with which a plain completion repeats the prompt before its text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,9 @@ from app.protocols.common.logprobs import joined
 
 @dataclass(slots=True)
 class Echo:
-    """Separates the repeated prompt from the text after it, for one choice. The gateway added the first ``hidden`` code
-    points before the caller's prompt. The caller doesn't receive them. ``held`` are the pieces of the choice that may
-    be the beginning of the prompt.
-    """
+    """Separates the repeated prompt from the text after it, for one choice. The first ``hidden`` code points of the
+    prompt were added by the gateway. They are not sent to the caller. ``held`` contains pieces of the choice that may
+    be the beginning of the prompt."""
 
     left: str
     hidden: int = 0
@@ -21,10 +20,9 @@ class Echo:
     """The length of the text in ``held``."""
 
     def hold(self, piece: Mapping[str, Any], *, ends: bool) -> Mapping[str, Any] | None:
-        """Hold pieces of the choice until they contain the complete prompt, so that the upstream doesn't choose where
-        it ends. Return the pieces as one, or None if more are needed. If the choice ends or differs before, it doesn't
-        repeat the prompt, so all of it is ordinary text.
-        """
+        """Hold pieces of the choice until they contain the complete prompt, so that the upstream can't decide where the
+        prompt ends. Return the pieces joined into one, or None if more are needed. If the choice ends before that, or
+        differs from the prompt, it doesn't repeat the prompt, so all of its text is judged."""
         if not self.left:
             return piece
         text = _text(piece)
@@ -40,12 +38,11 @@ class Echo:
         return piece if len(pieces) == 1 else _merged(pieces)
 
     def take(self, text: str) -> tuple[int, int]:
-        """Process the next ``text``. Return the length of its hidden part, and the length of the part that repeats the
-        prompt, which includes the hidden part.
-        """
+        """Process the next ``text``. Return two lengths: that of its hidden part, and that of the part that repeats the
+        prompt. The hidden part is included in the second length."""
         repeated = min(len(text), len(self.left))
         if text[:repeated] != self.left[:repeated]:
-            # This is not the prompt, so the upstream doesn't repeat it.
+            # The text differs from the prompt, so the upstream doesn't repeat the prompt.
             self.left, self.hidden = "", 0
             return 0, 0
         self.left = self.left[repeated:]
@@ -55,7 +52,7 @@ class Echo:
 
 
 def _merged(pieces: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the pieces of a choice as one. Its log-probabilities are kept if every piece with text has some."""
+    """Join the pieces of a choice into one. Log-probabilities are kept only if every piece with text has some."""
     listed = [piece["logprobs"] for piece in pieces if isinstance(piece.get("logprobs"), dict)]
     complete = len(listed) == sum(bool(_text(piece)) or piece.get("logprobs") is not None for piece in pieces)
     logprobs = joined(listed[0], listed) if listed and complete else None
@@ -77,7 +74,8 @@ class Prompts:
     hidden: int = 0
 
     def echo(self, index: int) -> Echo:
-        """Return the prompt that the choice at ``index`` repeats. It is empty if the prompt is not text."""
+        """Return an ``Echo`` for the prompt that the choice at ``index`` repeats. If the prompt is not text, the
+        ``Echo`` is for an empty prompt."""
         position = index // max(1, self.choices)
         text = self.texts[position] if position < len(self.texts) else None
         return Echo(text or "", self.hidden if text else 0)

@@ -19,9 +19,8 @@ _NO_COMPLETION = "The upstream's reply is not a completion."
 
 @dataclass(slots=True)
 class _Sent:
-    """The state of a choice: the number of ``hidden`` code points of its prompt, the repeated rest of the prompt, and
-    the offset of its first token.
-    """
+    """The state of a choice. ``hidden`` is the number of hidden code points of its prompt, ``echoed`` is the repeated
+    rest of the prompt, and ``first_offset`` is the offset of its first token."""
 
     hidden: int = 0
     echoed: str = ""
@@ -38,7 +37,7 @@ class CompletionEncoder:
     # In
 
     def begin(self, index: int, entries: Sequence[Mapping[str, Any]] | None, hidden: int) -> None:
-        """Record a piece of a choice. The client doesn't receive its first ``hidden`` code points."""
+        """Record a piece of a choice. Its first ``hidden`` code points are not sent to the client."""
         sent = self._of(index)
         sent.hidden += hidden
         offset = entries[0].get("offset") if entries else None
@@ -46,7 +45,7 @@ class CompletionEncoder:
             sent.first_offset = offset
 
     def echoed(self, choice: Mapping[str, Any], index: int) -> dict[str, Any]:
-        """Record that a piece of the prompt is sent to the client."""
+        """Record that a piece of the prompt is sent to the client, and return it as the client receives it."""
         sent = self._of(index)
         sent.echoed += choice["text"]
         moved = self.moved(choice, index)
@@ -92,9 +91,9 @@ class CompletionEncoder:
     def whole(self, template: Mapping[str, Any], outputs: Sequence[Output], *, streamed: bool) -> dict[str, Any]:
         """Build a whole reply with its delivered text.
 
-        ``template`` is the upstream's reply, of which only the choices that were decided on are kept. If ``streamed``,
-        it was assembled from the outputs. Raises UpstreamConnectError if it is not a completion or if no choice
-        remains.
+        ``template`` is the upstream's reply. Only the choices that were decided on are kept. ``streamed`` means that
+        ``template`` was assembled from the outputs. Raises UpstreamConnectError if ``template`` is not a completion or
+        if no choice remains.
         """
         ends = {output.choice: output for output in outputs if isinstance(output, ChoiceEnd)}
         released: dict[int, list[ReleasedText]] = {}
@@ -143,14 +142,14 @@ class CompletionEncoder:
         if end.blocked:
             changed = {"index": end.choice, "text": text, "logprobs": None, "finish_reason": end.reason}
         elif text != choice.get("text") and isinstance(choice.get("logprobs"), dict):
-            # Log-probabilities of text that was left out are left out too.
+            # The log-probabilities of text that was left out must be left out too.
             changed["logprobs"] = joined(choice["logprobs"], [*sent.logprobs, *self._kept(sent, released)])
         if annotations := self.annotated(end.annotations, end.choice):
             changed["annotations"] = annotations
         return changed
 
     def _kept(self, sent: _Sent, released: Sequence[ReleasedText]) -> Iterator[Mapping[str, Any]]:
-        """Return the log-probabilities of the delivered text, with offsets in that text."""
+        """Yield the log-probabilities of the delivered text, with offsets that refer to that text."""
         place = len(sent.echoed)
         for output in released:
             logprobs = self.released(output, _beyond(output, sent.first_offset, place))["choices"][0].get("logprobs")
@@ -230,7 +229,7 @@ def _beyond(released: ReleasedText, first_offset: int | None, place: int) -> int
 
 
 def _shifted(places: Any, by: int) -> Any:
-    """Shift all positions in an object. Other values are returned unchanged."""
+    """Add ``by`` to all positions in an object. A value that isn't an object is returned unchanged."""
     if not isinstance(places, dict):
         return places
     return {name: value + by if name in _PLACES and isinstance(value, int) else value for name, value in places.items()}

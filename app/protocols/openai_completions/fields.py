@@ -32,9 +32,8 @@ _CHOICES: Entry = [
 
 
 def rebuild(frame: Mapping[str, Any], fields: KnownFields) -> dict[str, Any]:
-    """Rebuild a frame or a whole reply from its known fields, with the log-probabilities that spell its text.
-    ``choices`` is left out if it is not a list or contains no choice.
-    """
+    """Rebuild a frame or a whole reply from its known fields. Log-probabilities are kept only if they spell the text.
+    ``choices`` is left out if it is not a list or contains no valid choice."""
     given = dict(frame)
     choices = given.pop("choices", None)
     known: dict[str, Any] = fields.rebuild(given, _HEAD)
@@ -58,7 +57,8 @@ def index_of(choice: Mapping[str, Any], otherwise: int) -> int:
 
 
 def indices_of(choices: Sequence[Any]) -> Sequence[int]:
-    """Return the index of each choice of a whole reply. If the indices aren't distinct, positions are used instead."""
+    """Return the index of each choice of a whole reply. If the indices aren't the numbers from 0 without gaps,
+    positions are used instead."""
     places = list(range(len(choices)))
     said = [index_of(choice, -1) if isinstance(choice, dict) else -1 for choice in choices]
     return said if sorted(said) == places else places

@@ -52,8 +52,8 @@ def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedR
 
 
 def read_prompts(prompt: Any) -> Sequence[str | None]:
-    """Return the prompts of a request, with None for a prompt of token ids. Without a prompt, return a single empty
-    one."""
+    """Return the prompts of a request. A prompt of token ids is returned as None. If the request has no prompt, return
+    a single empty prompt."""
     if prompt is None or isinstance(prompt, str):
         return (prompt or "",)
     if not isinstance(prompt, list):

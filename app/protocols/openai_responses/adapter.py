@@ -66,7 +66,7 @@ class ResponsesAdapter:
         return self._writer.encode(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """Return the final response object of a stream of ``outputs``. Raises UpstreamConnectError if there is none."""
+        """Return the final response object for ``outputs``. Raises UpstreamConnectError if there is none."""
         for output in outputs:
             self._writer.encode(output)
         final = self._writer.final
@@ -84,7 +84,7 @@ class ResponsesAdapter:
         if self._fields is not None and isinstance(response.get("usage"), dict):
             given = {"usage": rebuild_usage(response["usage"], self._fields)}
         usage = usage_of(given)
-        if usage is not None:  # known before anything can be blocked
+        if usage is not None:  # the usage comes first, so that it is known even if the reply is blocked
             yield UpstreamEvent(raw=b"", parts=(usage,))
         for event in events_of(response):
             yield from self._reader.read(frame_of(event), event)

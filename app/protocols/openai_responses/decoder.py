@@ -1,6 +1,6 @@
 """Decodes upstream events of the Responses API into reply parts.
 
-Text is read from deltas. If an upstream sends no deltas, it is read from the events that repeat the complete text.
+Text is read from deltas. If an upstream sends no deltas, text is read from the events that contain the complete text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ _REASONS = {"max_output_tokens": "length"}
 """Maps the reason why a response is incomplete to the equivalent finish reason in Chat Completions."""
 
 _UNCHECKED = {"response.refusal.": "refusal", "response.reasoning": "reasoning", "response.audio.": "audio"}
-"""Maps the beginnings of the names of events without reply text to their kind of content."""
+"""Maps prefixes of the names of events without reply text to the kind of content of these events."""
 _CALL_EVENTS = ("_call", "mcp_")
 """Substrings of the names of tool call events."""
 _PARTS = {"output_audio": "audio", "reasoning_text": "reasoning"}
@@ -66,8 +66,8 @@ _PARTS = {"output_audio": "audio", "reasoning_text": "reasoning"}
 
 
 class _Last:
-    """The latest decoded event. It is separate from the reader to avoid a reference cycle between the reader and its
-    decoder."""
+    """The latest decoded event. It is kept in a separate object, to avoid a reference cycle between the
+    ``ResponseDecoder`` and its ``JsonStreamDecoder``."""
 
     def __init__(self) -> None:
         self.event: dict[str, Any] | None = None
@@ -78,9 +78,8 @@ class _Last:
 
 
 class ResponseDecoder:
-    """Reads one reply. ``named`` means that the upstream sends its events with their names. With ``fields``, the reply
-    is rebuilt from known fields, so the bytes of an event contain only these.
-    """
+    """Reads one reply. ``named`` means that the upstream's frames include event names. With ``fields``, the reply is
+    rebuilt from known fields, so the bytes of an event contain only known fields."""
 
     def __init__(self, fields: KnownFields | None = None) -> None:
         self.fields = fields
@@ -116,9 +115,9 @@ class ResponseDecoder:
         yield UpstreamEvent(raw=b"", parts=(EndOfReply(),))
 
     def read(self, raw: bytes, event: dict[str, Any]) -> Iterator[UpstreamEvent]:
-        """Yield the pipeline events for an upstream event. They keep its bytes, for replies that are forwarded
-        unchanged. Events that end text wait for the next event, which shows whether the text was cut off.
-        """
+        """Yield the pipeline events for an upstream event. They keep the bytes of the upstream event, for replies that
+        are forwarded unchanged. An event that ends text is held until the next event shows whether the text was cut
+        off."""
         if others := self._others.chars(event):
             yield UpstreamEvent(raw=b"", parts=(), others=others)
         if self._dropped is not None:
@@ -193,7 +192,7 @@ class ResponseDecoder:
         waiting, self._waiting = self._waiting, []
         cut = cut or any(event.get("type") == ITEM_DONE for _, _, event in waiting)
         ended = [event for _, _, event in waiting if event.get("type") == PART_DONE]
-        # Citations come before the end of the text, where the policies decide.
+        # Citations are yielded before the end of the text, because the policies decide at the end of the text.
         if cited := [
             c for e in ended for c in self.texts.cite(self.texts.of(e), object_of(e["part"]).get("annotations"))
         ]:
@@ -231,7 +230,7 @@ class ResponseDecoder:
         response = object_of(event.get("response"))
         yield from self._start(response)
         if response.get("output") or response.get("output_text"):
-            # This event carries no text, because the text has separate events.
+            # The output is removed from this event, because its text arrives in separate events.
             raw = frame_of({**event, "response": begun(response)}, named=self.named)
         yield Passthrough(raw=raw)
 
@@ -268,15 +267,16 @@ class ResponseDecoder:
             yield Passthrough(raw=raw)
             return
         yield from self.texts.cite(part, [event.get("annotation")])
-        # A frame without text yet. It isn't forwarded immediately, because it must be withheld if its text is withheld.
+        # The annotation is sent as the remainder of a frame without text. It isn't forwarded immediately, because it
+        # must be withheld if the annotated text is withheld.
         yield TextDelta(choice=part.choice, text="", frame=Frame(json=event), remainder=event)
 
     def _search(self, item: Mapping[str, Any]) -> Iterator[ReplyPart]:
-        """Return documents that the upstream found. They arrive before the text that is based on them."""
+        """Yield documents that the upstream found. They arrive before the text that is based on them."""
         if item.get("type") != "file_search_call":
             return
         before = len(self._found.chunks)
-        with suppress(InvalidRequestError):  # beyond the limits: the documents taken by then count
+        with suppress(InvalidRequestError):  # documents beyond the limits are ignored
             take_search(self._found, item, "output", is_name=_is_name)
         if found := self._found.chunks[before:]:
             yield FoundDocuments(documents=found)
@@ -291,7 +291,7 @@ class ResponseDecoder:
         if kind == TEXT_DONE:
             part = self.texts.of(event)
             if not part.closed:
-                # The event reports the end, so it isn't forwarded separately.
+                # The event is passed on as part of the end of the text, so it isn't forwarded separately.
                 yield from self.texts.end(part, text_of(event), event, reason, cut=cut)
                 return
         elif kind == PART_DONE:
@@ -342,13 +342,13 @@ class ResponseDecoder:
 
 
 def _content_of(part: Mapping[str, Any]) -> str:
-    """Name the content of a part that isn't text."""
+    """Return the name of the content of a part that isn't text."""
     kind = str(part.get("type"))
     return _PARTS.get(kind, kind)
 
 
 def _is_name(text: str) -> bool:
-    """Return whether ``text`` is a name, as in the upstream's annotations. Other texts may contain a statement."""
+    """Return whether ``text`` has the form of a name. Any other text may contain a statement."""
     return bool(text) and identifier(text) is not UNFIT
 
 
@@ -362,7 +362,7 @@ def usage_of(response: Mapping[str, Any]) -> Usage | None:
 
 
 def _reason(event: Mapping[str, Any]) -> str:
-    """Return the reason why text ends before ``event``."""
+    """Return the reason why the text before ``event`` has ended."""
     if event.get("type") == FAILED:
         return "failed"
     if event.get("type") != INCOMPLETE:

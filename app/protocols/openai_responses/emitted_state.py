@@ -27,9 +27,8 @@ from app.protocols.openai_responses.text_parts import TextParts
 
 @dataclass(slots=True, kw_only=True)
 class EmittedText:
-    """The released text of a text part. ``waiting`` holds upstream annotations until the end of the part, where it is
-    decided which of them are sent.
-    """
+    """The released text of a text part. ``waiting`` contains upstream annotations. At the end of the part, it is
+    decided which of them are sent."""
 
     texts: list[str] = field(default_factory=list)
     tokens: list[Mapping[str, Any]] = field(default_factory=list)
@@ -43,7 +42,7 @@ class EmittedText:
 
 
 class EmittedState:
-    """Tracks one reply. ``see`` is called for each upstream event when it is released."""
+    """Tracks one reply. Call ``see`` for each upstream event that is released."""
 
     def __init__(self, texts: TextParts) -> None:
         self.response: dict[str, Any] = {}
@@ -57,13 +56,14 @@ class EmittedState:
         return self._sent.setdefault(choice, EmittedText())
 
     def announced(self, part: TextPart) -> tuple[bool, bool]:
-        """Return whether the client has received the item of ``part``, and whether it has received the part."""
+        """Return two booleans: whether the client has received the item of ``part``, and whether it has received the
+        part itself."""
         output_index, content_index = part.place
         return output_index in self.items, content_index in self._contents.get(output_index, {})
 
     def see(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return the event that the client may see. It is unchanged unless it repeats text that was changed for the
-        client."""
+        """Return the event that the client may see. The event is changed only if it repeats text that was changed for
+        the client."""
         kind = event.get("type")
         if kind in LIFECYCLE:
             self.response = object_of(event.get("response"))
@@ -105,17 +105,17 @@ class EmittedState:
         return {**given, "content": [self._content((index, i), given, part) for i, part in enumerate(given["content"])]}
 
     def valid(self, part: TextPart, annotations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the upstream's annotations that still point to the right text, which are those before the first
-        change."""
+        """Return the upstream's annotations whose positions are still correct. These are the annotations before the
+        first change of the text."""
         kept = _shared(part.text, self.sent(part.choice).text)
         return [annotation for annotation in annotations if _reach(annotation) <= kept]
 
     def standing(self) -> list[dict[str, Any]]:
-        """Return the output as far as the client has seen it."""
+        """Return the output with the content that the client has seen."""
         return [self.standing_item(index) for index in sorted(self.items)]
 
     def standing_part(self, part: TextPart) -> dict[str, Any]:
-        """Return a text part as far as the client has seen it."""
+        """Return a text part with the text that the client has seen."""
         sent = self.sent(part.choice)
         base = {"type": "output_text", **self._contents.get(part.place[0], {}).get(part.place[1], {})}
         if base.get("logprobs") is not None:
@@ -123,7 +123,8 @@ class EmittedState:
         return {**base, "text": sent.text, "annotations": [*sent.annotations]}
 
     def standing_item(self, index: int) -> dict[str, Any]:
-        """Return an output item as far as the client has seen it. An unfinished message ends here."""
+        """Return an output item with the content that the client has seen. If it is an unfinished message, its status
+        becomes ``incomplete``."""
         item, contents = self.items[index], self._contents.get(index, {})
         if item.get("type") != "message" or (index,) in self._done:
             return dict(item)
@@ -147,7 +148,8 @@ class EmittedState:
                 self._open((index, place), item.get("id"), part)
 
     def _open(self, place: Place, item_id: Any, given: dict[str, Any]) -> None:
-        """Record a content part that is sent to the client, and the text in it that is shown immediately (``live``)."""
+        """Record a content part that is sent to the client, and the text in it that is shown immediately (in ``live``
+        mode)."""
         self._contents.setdefault(place[0], {})[place[1]] = given
         found = self._texts.find(place, item_id) if is_text(given) else None
         if found is not None:
@@ -171,7 +173,7 @@ class EmittedState:
         return self.text_done(found, event) if found is not None else event
 
     def text_done(self, part: TextPart, event: dict[str, Any]) -> dict[str, Any]:
-        """Build the event that ends a text, with all delivered text."""
+        """Return the event that ends a text. It contains all text that was delivered."""
         sent = self.sent(part.choice)
         if sent.text == text_of(event):
             return event
@@ -192,7 +194,7 @@ class EmittedState:
 
 
 def _with(event: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Return ``event`` itself if nothing has to change."""
+    """Return ``event`` with the given ``fields``. If it already has them, return ``event`` itself."""
     return event if all(event.get(name) == value for name, value in fields.items()) else {**event, **fields}
 
 
@@ -203,6 +205,6 @@ def _shared(one: str, other: str) -> int:
 
 
 def _reach(annotation: Mapping[str, Any]) -> int:
-    """Return the end of the text that an annotation refers to."""
+    """Return the position at which the text that an annotation refers to ends."""
     places = [annotation.get(name) for name in ("end_index", "start_index", "index")]
     return max((place for place in places if isinstance(place, int)), default=0)

@@ -1,7 +1,6 @@
 """Encodes outputs as events of the Responses API, with the findings in the format of the API. Events are forwarded
-unchanged until the gateway inserts its first event. After that, every event is renumbered, and events that repeat text
-contain the delivered text.
-"""
+unchanged until the gateway inserts its first event. After that, every event is renumbered, and in events that repeat
+text, the text is replaced by the delivered text."""
 
 import re
 import uuid
@@ -49,9 +48,8 @@ from app.protocols.openai_responses.normalisation import Shapes
 
 
 def annotation_of(annotation: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a citation to this API's format, which is a flat object. For a file, it has the single index of its
-    marker. The span of the sentence is added.
-    """
+    """Convert a citation to this API's format, which is a flat object. A file citation also gets an ``index``, the
+    position of its marker. The span of the sentence is kept as an additional field."""
     kind = str(annotation["type"])
     citation = {"type": kind, **annotation[kind]}
     if kind == "file_citation":
@@ -68,7 +66,7 @@ def summary_of(summaries: Sequence[Mapping[str, Any]], *, unchecked: Collection[
 
 
 class ResponseEncoder:
-    """Writes one reply. ``final`` is the last response object sent to the client, or None before that."""
+    """Writes one reply. ``final`` is the final response object, or None until it has been sent to the client."""
 
     def __init__(self, reader: ResponseDecoder) -> None:
         self.final: dict[str, Any] | None = None
@@ -126,7 +124,7 @@ class ResponseEncoder:
         return event if self._reader.fields is not None else Shapes().event(event)
 
     def _pass(self, raw: bytes) -> bytes:
-        if self._reader.fields is not None:  # events before this one may have been left out
+        if self._reader.fields is not None:  # earlier events may have been left out
             self._govern()
         if not self._governed:
             self._passed.append(raw)
@@ -140,8 +138,7 @@ class ResponseEncoder:
 
     def _govern(self) -> None:
         """Prepare for the first event created by the gateway. The events forwarded so far are parsed only now, because
-        it wasn't necessary before.
-        """
+        replies without such an event don't need it."""
         if self._governed:
             return
         self._governed = True
@@ -159,7 +156,7 @@ class ResponseEncoder:
         for piece in released.slices:
             if piece.frame.json.get("type") == TEXT_DELTA:
                 merged.update(piece.frame.json)
-        merged.pop("obfuscation", None)  # padding for the length of the upstream's delta, which has changed
+        merged.pop("obfuscation", None)  # this padding was computed for the upstream's delta, whose length has changed
         tokens = [token for piece in released.slices for token in piece.tokens]
         sent.texts.append(released.text)
         sent.tokens.extend(tokens)
@@ -172,12 +169,12 @@ class ResponseEncoder:
         return self._frames.emit(event)
 
     def _located(self, claims: Iterable[Mapping[str, Any]], part: TextPart) -> list[dict[str, Any]]:
-        """Return the claims, with the part of the output that their spans refer to."""
+        """Return the claims. Each names the part of the output that its span refers to."""
         output_index, content_index = self._frames.item(part.place[0]), part.place[1]
         return [{**claim, "output_index": output_index, "content_index": content_index} for claim in claims]
 
     def _announce(self, part: TextPart) -> bytes:
-        """Yield the events that open a part, if the upstream has not sent them."""
+        """Return the events that open a part, if the upstream hasn't sent them."""
         data = b""
         item_known, part_known = self._ledger.announced(part)
         if not item_known:
@@ -220,7 +217,7 @@ class ResponseEncoder:
         part = self._reader.texts.parts[ended.choice]
         data = self._annotate(part, ended)
         if ended.blocked:
-            # Text may have been sent immediately (``live``) although the upstream never announced its part.
+            # In ``live`` mode, text may have been sent although the upstream never announced its part.
             return self._announce(part) + data + self._close(part)
         event = dict(ended.frame.json)
         return data + self._frames.emit(self._ledger.text_done(part, event)) if event.get("type") == TEXT_DONE else data
@@ -291,7 +288,7 @@ class ResponseEncoder:
         if not self._summaries:
             return response
         unchecked: Collection[str] = self._reader.texts.unchecked
-        if self._blocked:  # unjudged items sent before the block
+        if self._blocked:  # only unjudged items that were sent before the block count
             kinds = {str(item.get("type")) for _, item in objects_in(response.get("output"))}
             left = kinds | ({"tool_calls"} if any(kind.endswith("_call") for kind in kinds) else set())
             unchecked = left.intersection(unchecked)
@@ -317,11 +314,11 @@ class ResponseEncoder:
 
 
 _BARE: Mapping[str, Any] = {"object": "response", "error": None, "metadata": {}}
-"""A response with only the required fields."""
+"""The required fields of a response, with their default values."""
 
 
 def _with_text(response: dict[str, Any]) -> dict[str, Any]:
-    """Some upstreams repeat the whole output text."""
+    """If the upstream repeats the whole output text in ``output_text``, replace it by the delivered text."""
     if not isinstance(response.get("output_text"), str):
         return response
     contents = [part for _, item in objects_in(response["output"]) for _, part in objects_in(item.get("content"))]
@@ -329,7 +326,7 @@ def _with_text(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _word(value: Any) -> str | None:
-    """Return a name from the upstream, or None if it is missing or is free text."""
+    """Return ``value`` if it is a single word, and otherwise None."""
     return value if isinstance(value, str) and not re.search(r"\s", value) else None
 
 

@@ -34,7 +34,7 @@ class EventNumbering:
             self._items[index] = index
 
     def renumbered(self, raw: bytes, event: Mapping[str, Any]) -> bytes:
-        """Return the frame ``raw`` of ``event`` with the next number. An event without a number gets none."""
+        """Return the frame ``raw`` of ``event`` with the next number. If the event has no number, none is added."""
         placed = self._placed(event)
         if placed is not event:
             return self._emit(placed)
@@ -71,7 +71,7 @@ class EventNumbering:
 
 
 def data_in(raw: bytes) -> bytes | None:
-    """Return the data of a frame, or None if it has none, as with a comment."""
+    """Return the data of a frame, or None if it has none, for example because it is a comment."""
     parser = SSEParser()
     return next((event.data for event in (*parser.feed(raw), *parser.close()) if event.data is not None), None)
 

@@ -1,5 +1,5 @@
-"""The names and frames of Responses API events, the position of their text in the output, and the length of their other
-content."""
+"""Helpers for Responses API events: their names and frames, the position of their text in the output, and the length of
+their other content."""
 
 import re
 from collections import Counter
@@ -42,7 +42,7 @@ class TextPart:
     received: list[str] = field(default_factory=list)
     closed: bool = False
     annotations: list[Mapping[str, Any]] = field(default_factory=list)
-    """The reported citations of the part, without duplicates."""
+    """The citations of the part that were reported so far, without duplicates."""
 
     @property
     def text(self) -> str:
@@ -56,7 +56,7 @@ class TextPart:
 
 
 def frame_of(event: Mapping[str, Any], *, named: bool = True) -> bytes:
-    """Build a frame with ``event``. With ``named``, it includes the event's name, as OpenAI's frames do."""
+    """Build a frame with ``event``. With ``named``, the frame includes the event's name, as in OpenAI's streams."""
     name = event.get("type")
     head = f"event: {name}\n".encode() if named and isinstance(name, str) and _NAME.fullmatch(name) else b""
     return head + framing.frame_of(event)
@@ -78,7 +78,7 @@ def object_of(value: Any) -> dict[str, Any]:
 
 
 def objects_in(value: Any) -> list[tuple[int, dict[str, Any]]]:
-    """Yield the objects in a list, each with its position."""
+    """Return the objects in a list, each with its position."""
     items = enumerate(value) if isinstance(value, list) else ()
     return [(index, item) for index, item in items if isinstance(item, dict)]
 
@@ -108,15 +108,15 @@ _NOT_GENERATED = frozenset({"output", "outputs", "results", "tools"})
 
 
 class OtherContent:
-    """Measures the content of a response that the model generated and that isn't text of the reply. Complete items
-    repeat their deltas, which count only once. Without ``refusals``, refusals are read as text."""
+    """Measures the generated content of a response that isn't text of the reply. Complete items repeat the content of
+    their deltas, which is counted only once. Without ``refusals``, refusals are text of the reply."""
 
     def __init__(self, *, refusals: bool) -> None:
         self._refusals = refusals
         self._counted: Counter[int] = Counter()
 
     def chars(self, event: Mapping[str, Any]) -> int:
-        """Return the number of characters that an event adds."""
+        """Return the number of characters of such content that an event adds."""
         kind, index = str(event.get("type")), index_of(event, "output_index")
         if kind == ITEM_DONE:
             length = text_length(self._generated(object_of(event.get("item")))) - self._counted[index]

@@ -76,7 +76,7 @@ ITEMS = frozenset(
         "tool_search_output",
     }
 )
-"""The items other than messages, calls and call outputs."""
+"""The types of items other than messages, calls and call outputs."""
 
 MESSAGE_FIELDS = frozenset({"id", "type", "role", "status", "content", "phase"})
 TEXT_FIELDS = frozenset({"type", "text", "annotations", "logprobs"})

@@ -192,8 +192,8 @@ RESPONSE: Entry = {
     "metadata": RequestField("metadata", default={}),
     "prompt_cache_retention": one_of("in-memory", "in_memory", "24h"),
 }
-"""A response also repeats other parts of the request (instructions, tools, schemas). They are text, so they are left
-out."""
+"""The known fields of a response. A response also repeats the instructions, tools and schemas of the request. These may
+contain text, so they are left out."""
 
 _EVERY: Mapping[str, Entry] = {"sequence_number": count}
 _INDEXED: Mapping[str, Entry] = {**_EVERY, "item_id": identifier, "output_index": count, "content_index": count}
@@ -234,9 +234,8 @@ _OF_OTHERS: Mapping[str, Mapping[str, Entry]] = {
     "refusal.done": {**_INDEXED, "refusal": text},
     "audio.delta": {**_INDEXED, "delta": Unread(base64)},
 }
-"""The fields of events for content other than text, by the part of the event name after ``response.``. Events without
-an entry only report progress.
-"""
+"""Maps the part of an event name after ``response.`` to the fields of the event, for events with content other than
+text. Events without an entry only report progress."""
 _OF_A_RESPONSE: Mapping[str, Entry] = {**_EVERY, "response": RESPONSE}
 _OF_AN_ITEM: Mapping[str, Entry] = {**_EVERY, "output_index": count, "item": _ITEM}
 _OF_A_PART: Mapping[str, Entry] = {**_INDEXED, "part": _PART}
@@ -257,7 +256,8 @@ _NEEDED = {ITEM_ADDED: "item", ITEM_DONE: "item", PART_ADDED: "part", PART_DONE:
 
 
 def rebuild(event: Mapping[str, Any], fields: KnownFields) -> dict[str, Any] | None:
-    """Return the event rebuilt from its known fields, or None if it has none or lacks its main content."""
+    """Return the event rebuilt from its known fields. Return None if its type is unknown or its main content is
+    missing."""
     known = fields.rebuild(_typed_event(event, refusals=UNREAD not in fields.drops), ByType(_EVENT_TYPES))
     if known is UNFIT:
         return None
@@ -268,7 +268,7 @@ def rebuild(event: Mapping[str, Any], fields: KnownFields) -> dict[str, Any] | N
         known["response"] = response = object_of(known.get("response"))
         if response.get("error") and response.get("status") != "failed":
             response["error"] = None
-        if response.get("conversation") == {}:  # the request names none
+        if response.get("conversation") == {}:  # the request names no conversation
             del response["conversation"]
     if kind in (TEXT_DELTA, TEXT_DONE):
         _spell(known, "delta" if kind == TEXT_DELTA else "text", fields)
@@ -291,9 +291,8 @@ def rebuild_usage(usage: Any, fields: KnownFields) -> Any:
 
 
 def _typed_event(event: Mapping[str, Any], *, refusals: bool) -> dict[str, Any]:
-    """Return the event with missing types added: an item with content is a message, and a part with text is text.
-    Without ``refusals``, refusals become text, so that they are judged.
-    """
+    """Return the event with missing types added. An item with content becomes a message, and a part with text becomes a
+    text part. Without ``refusals``, refusals become text, so that they are judged."""
     made = dict(event)
     of = made.get("type")
     if not refusals and isinstance(of, str) and of in _REFUSED:
@@ -332,7 +331,7 @@ def _typed_part(part: Any, *, refusals: bool) -> Any:
 
 
 def _parts_of(event: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Yield the text parts in a rebuilt event."""
+    """Return the text parts in a rebuilt event."""
     items = [object_of(event.get("item"))]
     items += [item for _, item in objects_in(object_of(event.get("response")).get("output"))]
     parts = [object_of(event.get("part"))]

@@ -1,7 +1,8 @@
-"""Normalizes the form of events in replies without a policy. Nothing is left out.
+"""Normalizes events in replies without a policy. No content is left out.
 
-Missing types are added: a part without a type is text, and an item without a type is a message. Known fields get values
-of the expected type. Replies under a policy are rebuilt from tables instead; see ``fields``.
+Missing types are added: a part without a type becomes text, and an item without a type becomes a message. Values of
+known fields are removed if they have the wrong type. Replies under a policy are rebuilt from tables instead (see
+``fields``).
 """
 
 import re
@@ -29,18 +30,19 @@ _SPACE = re.compile(r"\s")
 _PLAIN = re.compile(rb"(?:(?:data:[^\r\n]*|event: ?[\w.-]{1,80}|id: ?[\w.:-]{0,80}|retry: ?\d{1,9})?(?:\r\n|\n|\r))*+")
 
 _SETTINGS = frozenset({"text", "usage", "error", "incomplete_details"})
-"""Fields of a response that are objects."""
+"""The fields of a response whose values are objects."""
 
 
 class Shapes:
-    """Reads events. ``unknown`` becomes true when an event has text in an unknown field or of an unknown type."""
+    """Normalizes events. ``unknown`` becomes true when an event has text in an unknown field or in an object of an
+    unknown type."""
 
     def __init__(self) -> None:
         self.unknown = False
 
     def event(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the normalized event, or None if it has no type. If its form is already normal, it equals
-        ``event``."""
+        """Return the normalized event, or None if it has no type. If ``event`` is already normalized, the result equals
+        it."""
         kind = event.get("type")
         if not isinstance(kind, str):
             self.unknown = True
@@ -111,9 +113,9 @@ class Shapes:
 
 
 def passes(raw: bytes, event: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Return whether the frame ``raw`` of ``event`` contains only ``known``. A frame that can contain text never counts
-    as known, because a duplicate field could hide a value.
-    """
+    """Return whether the frame ``raw`` of ``event`` can be forwarded without being rebuilt from ``known``. Text deltas
+    can be forwarded. A frame of any other event that can contain text can't, because a duplicate field could hide a
+    value."""
     kind = known["type"]
     return kind == TEXT_DELTA or (kind not in EVENT_FIELDS and known == event and _PLAIN.fullmatch(raw) is not None)
 
@@ -126,5 +128,5 @@ def _fits(name: str, value: Any) -> bool:
 
 
 def _worded(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return ``found`` without text that is not a string."""
+    """Return ``found``. If the field ``name`` is not a string, it is replaced by an empty string."""
     return found if isinstance(found.get(name, ""), str) else {**found, name: ""}

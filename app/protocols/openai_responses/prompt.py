@@ -8,16 +8,15 @@ from judges.types import Chunk
 
 
 def prompt_text(body: Mapping[str, Any]) -> str:
-    """Return all text that is sent upstream with the request. Parts of a conversation that the upstream already stores
-    are not included.
-    """
+    """Return all text that is sent upstream with the request. It doesn't include earlier turns that the upstream
+    stores."""
     return "\n".join(text for field in ("instructions", "input") for text in _texts(body.get(field)))
 
 
 def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
     """Return a copy of the body with ``chunks`` written into the prompt. With ``system``, they follow the instructions.
-    Conversations don't store instructions, so a later turn doesn't get outdated documents. With ``user``, they precede
-    the text of the last user message."""
+    Instructions aren't stored in conversations, so the documents don't reappear in a later turn. With ``user``, they
+    precede the text of the last user message."""
     block = documents_block(chunks)
     if where == "system":
         given = body.get("instructions")

@@ -1,5 +1,5 @@
-"""Responses API requests. Besides the fields ``documents`` and ``grounding``, the input items may contain tool
-results."""
+"""Reads Responses API requests. They may have the fields ``documents`` and ``grounding``, and tool results among their
+input items."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -39,14 +39,14 @@ def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Pa
         model=read_model(body),
         stream=read_flag(body.get("stream"), "stream"),
         is_json=wants_json(inside(body, "text", "format")),
-        include_usage=True,  # every response reports its token counts
+        include_usage=True,  # responses of this API always report their token counts
         late=_RESULTS in (body["include"] if isinstance(body.get("include"), list) else ()),
     )
 
 
 def _items(value: Any) -> Sequence[Mapping[str, Any]]:
-    """Return the input items. A request may have no input, because a stored prompt or an earlier response may be
-    enough."""
+    """Return the input items. A request may have no input, for example if it names a stored prompt or an earlier
+    response."""
     if value is None or isinstance(value, str):
         return ()
     if not isinstance(value, list):
@@ -76,15 +76,16 @@ def _tool_results(items: Sequence[Mapping[str, Any]], limits: Limits) -> Documen
 def take_search(
     documents: Documents, item: Mapping[str, Any], path: str, *, is_name: Callable[[str], bool] = bool
 ) -> None:
-    """Add the passages of a file search, if ``item`` has any. ``is_name`` decides which file names are used; a passage
-    whose collection isn't a name is left out. Raises InvalidRequestError if the passages exceed the limits."""
+    """Add the passages of a file search, if ``item`` has any. File names are used only if ``is_name`` accepts them. A
+    passage is left out if ``is_name`` rejects its collection. Raises InvalidRequestError if the passages exceed the
+    limits."""
     for result, where in parts_of(item.get("results"), f"{path}.results"):
         if (chunk := _found(result, documents.next_id, is_name)) is not None:
             documents.add(chunk, where)
 
 
 def _found(result: Mapping[str, Any], identifier: str, is_name: Callable[[str], bool]) -> Chunk | None:
-    """Parse a passage of a file search. Return None if its text was left out."""
+    """Parse a passage of a file search. Return None if it has no text, or if ``is_name`` rejects its collection."""
     text, score, attributes = result.get("text"), result.get("score"), result.get("attributes")
     if not isinstance(text, str) or not text.strip():
         return None

@@ -26,8 +26,8 @@ _TOOLS = frozenset(
 
 
 class TextParts:
-    """``parts`` is in order of arrival. ``unchecked`` names content of the reply that is not text. Methods return parts
-    for the pipeline."""
+    """The text parts of one reply. ``parts`` contains them in order of arrival. ``unchecked`` names content of the
+    reply that is not text. The iterators that methods return yield parts for the pipeline."""
 
     def __init__(self) -> None:
         self.parts: list[TextPart] = []
@@ -35,7 +35,7 @@ class TextParts:
         self._finished = False
 
     def name(self, item: Mapping[str, Any]) -> None:
-        """Record the content of an output item other than text."""
+        """Record what an output item contains other than text."""
         kind = str(item.get("type"))
         if kind not in _NO_CONTENT:
             self.unchecked.add("tool_calls" if kind in _TOOLS else kind)
@@ -44,9 +44,8 @@ class TextParts:
             self.unchecked.update(str(part["type"]) for part in parts)
 
     def find(self, place: Place, item_id: Any) -> TextPart | None:
-        """Return the text part of the item with this id, whatever its index is. If there is none, return the part at
-        ``place``.
-        """
+        """Return the text part of the item with the id ``item_id``, even if the item's index differs from ``place``. If
+        there is none, return the part at ``place``."""
         for part in self.parts:
             if item_id and part.item_id == item_id and part.place[1] == place[1]:
                 return part
@@ -65,7 +64,7 @@ class TextParts:
         return part
 
     def of(self, event: Event) -> TextPart:
-        """Return the text part that an event refers to."""
+        """Return the text part that an event refers to. If it doesn't exist yet, add it."""
         return self.at(place_of(event), event.get("item_id"))
 
     def add(self, event: Event, text: Any) -> Iterator[ReplyPart]:
@@ -78,7 +77,7 @@ class TextParts:
             yield TextDelta(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
 
     def reach(self, part: TextPart, text: str, event: Event) -> Iterator[ReplyPart]:
-        """Yield the new part of ``text``, which is the complete text so far."""
+        """Yield the end of ``text`` that hasn't arrived yet. ``text`` is the complete text of the part so far."""
         received = part.text
         if not part.closed and len(text) > len(received) and text.startswith(received):
             rest = text[len(received) :]
@@ -86,15 +85,14 @@ class TextParts:
             yield TextDelta(choice=part.choice, text=rest, frame=Frame(json=event))
 
     def cite(self, part: TextPart, annotations: Any) -> Iterator[UpstreamCitation]:
-        """Yield the citations of a part that were not reported before. Complete objects repeat the citations of earlier
-        events.
-        """
+        """Yield the citations of a part that haven't been reported yet. Events with complete objects repeat the
+        citations of earlier events."""
         new = [one for _, one in objects_in(annotations) if not part.closed and one not in part.annotations]
         part.annotations += new
         yield from cited_in(new, part.choice)
 
     def end(self, part: TextPart, text: str, event: Event, reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
-        """End a part whose complete text is ``text``. ``cut`` means that it stops in mid-sentence."""
+        """End a part whose complete text is ``text``. ``cut`` means that the text stops in mid-sentence."""
         if part.closed:
             return
         yield from self.reach(part, text, event)
@@ -114,7 +112,7 @@ class TextParts:
                     yield from self.end(part, text_of(content), event, reason, cut=cut)
 
     def end_all(self, response: Mapping[str, Any], reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
-        """End the reply with the whole ``response``. A response without text ends too."""
+        """End the reply with the complete ``response``. If it has no text, an empty choice ends."""
         for index, item in objects_in(object_of(response).get("output")):
             yield from self.end_item(index, item, {}, reason, cut=cut)
         for part in self.parts:
@@ -126,9 +124,8 @@ class TextParts:
             yield ChoiceFinish(choice=0, reason=reason, frame=Frame(json={}), final=True)
 
     def _marks(self, choice: int) -> Iterator[Passthrough]:
-        """Report the names of unchecked content. This happens only here, because a choice opened earlier would miss
-        evidence that arrives later.
-        """
+        """Report the names of unchecked content. They are not reported earlier, because a report opens its choice, and
+        a choice doesn't use evidence that arrives after it was opened."""
         return (Passthrough(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
 
 

@@ -1,1 +1,1 @@
-"""Checks that run at the end of a reply, and checks that run while it is delivered."""
+"""Checks of a reply, some of which run at its end and others while it is delivered."""

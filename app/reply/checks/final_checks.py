@@ -22,8 +22,8 @@ class WholeReply:
 
     ``chunks`` contains the kept documents. ``settings`` contains the combined settings of the policies in scope.
     ``earlier`` contains the claims of earlier replies in the run, oldest first. ``citations`` contains the citations in
-    the text. If a judge can compare claims with the documents that they cite, ``citation_checker`` creates it.
-    ``question`` is the user's question. ``record`` is called with each call to a paid judge.
+    the text. ``citation_checker`` creates a judge that compares claims with the documents that they cite, if there is
+    one. ``question`` is the user's question. ``record`` is called with each call to a paid judge.
     """
 
     text: str
@@ -38,13 +38,13 @@ class WholeReply:
 
 
 FinalCheck = Callable[[WholeReply], Awaitable[Mapping[str, Any]]]
-"""Returns fields of ``policies.types.PolicyInputs``. The result is empty if no policy needs them. A check must enforce
-its own deadline."""
+"""A check of a whole reply. It returns fields of ``policies.types.PolicyInputs``, or none if no policy needs them. A
+check must enforce its own deadline."""
 
 
 async def run_final_checks(final_checks: Sequence[FinalCheck], reply: WholeReply) -> dict[str, Any]:
-    """Return the combined findings of ``final_checks``. If a check fails, the error is logged and the check finds
-    nothing. The request must not fail because of it."""
+    """Return the combined findings of ``final_checks``. If a check fails, the error is logged and the check contributes
+    no findings, so that the request doesn't fail."""
     with recording(*(() if reply.record is None else (reply.record,))):
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_ask(check, reply)) for check in final_checks]

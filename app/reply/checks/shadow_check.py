@@ -23,9 +23,8 @@ from policies.replay import ChoiceLog
 
 @dataclass(slots=True)
 class _HeardChoice:
-    """The text of a choice so far. ``inline`` finds reasoning in the text, which isn't judged. It is None if all text
-    is judged.
-    """
+    """The text of a choice so far. ``inline`` finds reasoning in the text, so that it isn't judged. If all text is
+    judged, ``inline`` is None."""
 
     check: ReplyCheck
     inline: InlineReasoning | None
@@ -33,14 +32,13 @@ class _HeardChoice:
     verdicts: list[asyncio.Task[SentenceVerdict]] = field(default_factory=list)
 
     def answer(self, part: TextDelta) -> str:
-        """Return the part of the text whose kind (reasoning or answer) is already known. Line breaks replace the
-        reasoning."""
+        """Return the text that is by now known to be reasoning or answer. Reasoning is replaced by line breaks."""
         if self.inline is None or self.inline.over:
             return part.text
         return "".join(map(blanked, self.inline.take(part)))
 
     def rest(self) -> str:
-        """Return the text that was pending when the reply ended."""
+        """Return the text that was still unclassified when the reply ended."""
         return "" if self.inline is None else "".join(map(blanked, self.inline.flush()))
 
 

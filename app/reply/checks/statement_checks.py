@@ -20,13 +20,12 @@ _log = structlog.stdlib.get_logger(__name__)
 _MOST_CITED = 32
 """The maximum number of claims that are compared with the documents that they cite."""
 _MOST_NAMED = 8
-"""The maximum number of documents with the same name that a claim is compared with."""
+"""If several documents have the cited name, the maximum number of them that a claim is compared with."""
 
 
 def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
-    """If a policy requires it, compares the claims of a reply with each other and with the claims of earlier replies in
-    the run.
-    """
+    """Build the check that compares the claims of a reply with each other and with the claims of earlier replies in the
+    run. It runs only if a policy requires it."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         if not reply.settings.consistency_check or not reply.text.strip():
@@ -40,7 +39,7 @@ def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
 
 
 def answering() -> FinalCheck:
-    """If a policy requires it, compares the reply with the question."""
+    """Build the check that compares the reply with the question. It runs only if a policy requires it."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         settings = reply.settings
@@ -58,9 +57,9 @@ def answering() -> FinalCheck:
 
 
 def cited_support(*, timeout_s: float) -> FinalCheck:
-    """Judges whether the documents that a sentence cites support it. This happens if a policy requires valid citations
-    and the evidence for the claims doesn't already show the support. Claims that are not judged before the deadline
-    stay undecided."""
+    """Build the check that judges whether the documents that a sentence cites support it. It runs only if a policy
+    requires valid citations, and skips claims whose evidence already shows that they are supported. Claims that are not
+    judged before the deadline stay undecided."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         if reply.citation_checker is None or not reply.settings.valid_citations:
@@ -83,14 +82,15 @@ def cited_support(*, timeout_s: float) -> FinalCheck:
 
 
 def _open(reply: WholeReply) -> Iterator[tuple[ClaimVerdict, list[int]]]:
-    """Return the claims with a citation that isn't known to support them, with all documents that they cite."""
+    """Yield each claim with a citation that isn't yet known to support it, together with all documents that the claim
+    cites."""
     least = reply.settings.judging.thresholds.entailment
     cited: dict[int, list[Sequence[int]]] = {}
     for citation in reply.citations:
         if citation.documents and citation.sentence_index is not None and not citation.reported:
             cited.setdefault(citation.sentence_index, []).append(citation.documents)
     for claim in reply.claims:
-        # Passages that were judged for the claim are the most likely to support it.
+        # Documents whose passages were judged for the claim come first, because they are the most likely to support it.
         named = [
             sorted(documents, key=claim.support.__contains__, reverse=True)[:_MOST_NAMED]
             for documents in cited.get(claim.claim.sentence_index, ())

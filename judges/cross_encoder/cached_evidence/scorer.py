@@ -33,7 +33,7 @@ from judges.types import EvidenceWindows, Probabilities
 log = logging.getLogger(__name__)
 
 EVIDENCE_GRAPH: Final = "evidence.onnx"
-"""The file that distinguishes the folder of a model with cached evidence from other model folders."""
+"""A model folder that contains this file holds a model that caches evidence."""
 _CLAIM_GRAPH: Final = "claim.onnx"
 _WEIGHTS: Final = "weights.bin"
 _SPECIALS_OF_CLAIM: Final = 2
@@ -55,8 +55,8 @@ class _Model:
     claim: onnxruntime.InferenceSession
     inputs: list[str]
     chooses: bool
-    """Whether the claim graph has an input that selects the windows for each row. Otherwise, the graph returns one row
-    for each window and one row for all windows together."""
+    """Whether the claim graph has an input that selects the windows for each row. If it has none, the graph always
+    returns one row for each window and one row for all windows together."""
     tokenizer: Tokenizer
     encode: Callable[[str], Tokens]
     cls: int
@@ -160,8 +160,8 @@ class CachedEvidenceScorer:
         """Score (evidence, claim) pairs, in order. Evidence that is ``EvidenceWindows`` is also scored part by part, in
         the same pass. Raises JudgeError.
 
-        Each pair is run separately so that its scores do not depend on other pairs, because a quantised layer scales
-        its inputs by the largest value in all rows.
+        Each pair is run separately. In a batch, its scores would depend on the other pairs, because a quantised layer
+        scales its inputs by the largest value in all rows.
         """
         model = self._loaded()
         queries = [_Query(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
@@ -288,8 +288,9 @@ class CachedEvidenceScorer:
 
 
 def _options() -> onnxruntime.SessionOptions:
-    """Build session options with one core per inference, because several run in parallel. Without an arena, concurrent
-    inferences return their memory (100 MB for two encoders), and take no longer.
+    """Build session options with one core per inference, because several inferences run in parallel. ONNX Runtime's
+    memory arena is disabled, so that inferences return their memory (100 MB for two encoders). They are not slower
+    without it.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -354,8 +355,8 @@ def _stack(windows: Sequence[Half], lengths: Sequence[int]) -> Half:
 
 
 def _reads(windows: int, *, separately: bool) -> npt.NDArray[np.float32]:
-    """Build the matrix that selects the windows for each row: each window in a row of its own, if wanted, and all of
-    them in the last row."""
+    """Build the matrix that selects the windows for each row. The last row selects all windows. With ``separately``,
+    the rows before it select one window each."""
     together = np.ones((1, windows), dtype=np.float32)
     return np.concatenate([np.eye(windows, dtype=np.float32), together]) if separately else together
 

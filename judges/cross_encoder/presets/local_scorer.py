@@ -74,8 +74,8 @@ class LocalScorer(ThreadedScorer):
 
     @property
     def name(self) -> str:
-        """The preset's name, followed by the name of the model that replaces the preset's own (if any) and, once
-        loaded, the start of the model's revision.
+        """The preset's name, followed by the name of the model that replaces the preset's model (if any). Once the
+        model is loaded, the start of its revision is appended.
         """
         given = self._options.get("model")
         replaced = f"({Path(given).name})" if given else ""
@@ -122,7 +122,7 @@ class LocalScorer(ThreadedScorer):
             raise JudgeUnavailableError(
                 f"{self.name} needs an extra: pip install 'groundlane[{self._preset.extra}]'"
             ) from error
-        # Loading is quick, and its progress bar would only clutter a log. Downloads keep theirs.
+        # Loading is quick, so its progress bar would only clutter the log. The progress bars for downloads stay.
         disable_progress_bar()  # type: ignore[no-untyped-call, unused-ignore]
         if self._thread_count:
             torch.set_num_threads(self._thread_count)

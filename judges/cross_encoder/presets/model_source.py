@@ -24,8 +24,8 @@ class ModelSource:
 
     @property
     def hint(self) -> str:
-        """A hint to append to an error from the libraries: the files that the folder must contain, or that the model is
-        looked up on the Hub."""
+        """A hint to append to an error from the libraries. It says which files the folder must contain, or that the
+        model is looked up on the Hub."""
         if is_folder(self.model):
             return f"; {self.model} must contain {self.preset.model}, or a model made from it"
         return f"; {self.model!r} is looked up on the Hugging Face Hub: for a copy on disk, set model=/path/to/folder"

@@ -17,7 +17,7 @@ from judges.types import Probabilities
 
 
 class PairForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``form`` of the kind "pairs", as described in ``tables/pairs.toml``."""
+    """The field ``form`` of presets of the kind "pairs". ``tables/pairs.toml`` describes its keys."""
 
     labels: int
     supported: int | None = None

@@ -24,7 +24,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class PresetWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much evidence the model reads at a time, in ``tokens`` of the model, for any number of sentences."""
+    """How much evidence the model reads at a time. ``tokens`` is counted with the model's tokenizer; the number of
+    sentences is not limited."""
 
     tokens: int
 

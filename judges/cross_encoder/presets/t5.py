@@ -14,7 +14,7 @@ from judges.types import Probabilities
 
 
 class TokenChoiceForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``form`` of the kind "t5-token", as described in ``tables/t5.toml``."""
+    """The field ``form`` of presets of the kind "t5-token". ``tables/t5.toml`` describes its keys."""
 
     text: str
     unsupported: int
@@ -22,7 +22,7 @@ class TokenChoiceForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class FirstTokenForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``form`` of the kind "t5-first", as described in ``tables/t5.toml``."""
+    """The field ``form`` of presets of the kind "t5-first". ``tables/t5.toml`` describes its keys."""
 
     text: str
     prefix: str
@@ -87,8 +87,8 @@ def load_token_chooser(source: ModelSource) -> TokenChooser:
 
 
 def load_first_token_classifier(source: ModelSource) -> FirstTokenClassifier:
-    """Load a preset of the kind "t5-first", whose repository wraps its own model class around transformers'
-    T5ForTokenClassification. That class isn't needed: the weights are loaded without their prefix.
+    """Load a preset of the kind "t5-first". The model's repository wraps transformers' T5ForTokenClassification in
+    another class. That class isn't needed, because the prefix that it adds to the names of the weights is removed.
 
     Raises JudgeUnavailableError or any error from the libraries.
     """
@@ -103,7 +103,7 @@ def load_first_token_classifier(source: ModelSource) -> FirstTokenClassifier:
     weights = load_file(source.file("model.safetensors"))
     state = {name.removeprefix(form.prefix): weight for name, weight in weights.items()}
     found = model.load_state_dict(state, strict=False)
-    # The encoder's embeddings are those of the whole model.
+    # The encoder shares the embeddings of the whole model, so they may be missing.
     source.check_complete([name for name in found.missing_keys if not name.endswith("embed_tokens.weight")])
     return FirstTokenClassifier(
         model=source.prepare(model),

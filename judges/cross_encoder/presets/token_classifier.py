@@ -1,4 +1,5 @@
-"""Classifiers such as LettuceDetect, which classify an answer's tokens. Unsupported tokens form spans."""
+"""Token classifiers such as LettuceDetect. They classify each token of an answer, and adjacent unsupported tokens form
+a span."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ _Token = tuple[int, int, float]
 
 
 class TokenForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``form`` of the kind "tokens", as described in ``tables/tokens.toml``."""
+    """The field ``form`` of presets of the kind "tokens". ``tables/tokens.toml`` describes its keys."""
 
     prompt: str
     unsupported: int

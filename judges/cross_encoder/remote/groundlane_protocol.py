@@ -1,10 +1,10 @@
 """Implements both sides of Groundlane's own protocol for remote judges. This module does no I/O.
 
-``POST /judge`` takes pairs and returns three probabilities for each; ``GET /info`` describes the judge, and ``GET
-/tokenizer`` returns the tokenizer that it counts tokens with. A judge that fuses windows receives the windows for a
-claim separately and scores each of them, as it does in process, so verdicts are the same wherever it runs. A cascade
-reports which of its judges gave a score, a judge with two encoders reports the probabilities of both, and a judge that
-calls a service reports the cost of the calls.
+``POST /judge`` takes pairs and returns three probabilities for each. ``GET /info`` describes the judge. ``GET
+/tokenizer`` returns the tokenizer that the judge counts tokens with. A judge that fuses windows (reads a claim's
+windows in one pass) receives them as separate texts and scores each of them, just as it does in process. Verdicts are
+therefore the same wherever the judge runs. A cascade reports which of its judges gave a score, a judge with two
+encoders reports the probabilities of both, and a judge that calls a service reports the cost of the calls.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ from judges.types import EvidenceWindows, Probabilities, UnsupportedSpan, Window
 PROTOCOL: Final = "groundlane-judge/1"
 
 _MAX_PARTS = 256
-"""Maximum number of windows that a claim may be judged against together."""
+"""Maximum number of windows that a claim may be judged against at once."""
 _NAMES: Final = ("entailed", "neutral", "contradicted")
 
 Pair = tuple[str, str]
@@ -30,8 +30,8 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundlaneProtocol:
-    """The gateway's side. ``tokenizer`` is the SHA-256 of the file that ``/tokenizer`` returns, or None if the server
-    has none."""
+    """The gateway's side of the protocol. ``tokenizer`` is the SHA-256 of the file that ``/tokenizer`` returns, or None
+    if the server has none."""
 
     model: str
     max_tokens: int

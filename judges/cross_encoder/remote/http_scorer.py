@@ -50,8 +50,8 @@ class HttpScorer:
         timeout_s: time limit for each request, including retries after temporary failures. Once retries have failed,
             later requests are not retried until one succeeds.
         concurrency: maximum number of concurrent requests.
-        observe: called with every service call that the judge reports, as are the recorders of
-            ``judges.call_recording``.
+        observe: called with every service call that the judge reports. The recorders of ``judges.call_recording`` are
+            called too.
         transport: replaces the network in tests.
     """
 
@@ -83,11 +83,11 @@ class HttpScorer:
         self._tokenizer_digest: str | None = None
         self._closed = False
         self.pairs_cut = 0
-        """Number of pairs that exceed the model's limit by our count, so that the server truncated them."""
+        """Number of pairs that the server has truncated, because they exceed the model's limit by our count."""
 
     @property
     def name(self) -> str:
-        """The URL's host; once connected, the model."""
+        """The name of the model or, before ``start``, the host in the URL."""
         return f"http:{self._server.model}" if self._server else f"http:{urlsplit(self._target.base).netloc}"
 
     @property
@@ -101,7 +101,7 @@ class HttpScorer:
 
     @property
     def fuses(self) -> bool:
-        """Whether judging a claim against several windows costs little more than one window."""
+        """Whether a claim with several windows takes little longer than a claim with one."""
         return self._server is not None and self._server.fuses
 
     @property
@@ -209,7 +209,7 @@ class HttpScorer:
                 self._observe(call)
 
     async def _reconnect(self, client: JsonClient, known: JudgeServerProtocol) -> None:
-        """The server has changed its model: use the new model from now on."""
+        """Switch to the new model after the server has changed its model."""
         async with self._start_lock:
             if self._server is not known:
                 return
@@ -256,7 +256,7 @@ def _target(url: str, options: Mapping[str, str]) -> JudgeEndpoint:
     if not path:
         folder = parts.path.rstrip("/")
     if kind != "groundlane" and path != "/judge":
-        folder = folder.removesuffix("/v1")  # as in the base URL of an OpenAI client; vLLM has /classify outside it
+        folder = folder.removesuffix("/v1")  # users paste an OpenAI base URL, but vLLM's /classify is not below /v1
     return JudgeEndpoint(
         base=f"{parts.scheme}://{parts.netloc}{folder}",
         kind=kind,

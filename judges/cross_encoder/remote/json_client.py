@@ -22,7 +22,7 @@ was idle."""
 
 
 class StatusError(JudgeError):
-    """The server answered with the error ``status``, for which there is no more specific exception."""
+    """The server returned an error ``status`` for which there is no more specific exception."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

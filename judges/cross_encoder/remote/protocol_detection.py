@@ -35,14 +35,14 @@ _EXAMPLES = (
     ("All trains to the coast are cancelled today.", "Trains to the coast run as usual today."),
     ("All trains to the coast are cancelled today.", "The driver of the bus is called Martin."),
 )
-"""An entailed, a contradicted and an unrelated claim, in turn. A server's responses to them show how to interpret its
-scores."""
+"""Examples of an entailed, a contradicted and an unrelated claim, in turn. A server's scores for these examples show
+how to interpret its scores in general."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeEndpoint:
-    """The address of a judge server, and the properties that the user has configured. An empty ``kind`` or ``path`` is
-    detected."""
+    """The address of a judge server, and the properties that the user has configured. If ``kind`` or ``path`` is empty,
+    it is detected."""
 
     base: str
     kind: str = ""
@@ -107,8 +107,9 @@ def _served(models: Any, wanted: str | None) -> tuple[str, int | None]:
 
 
 async def _classifies(client: JsonClient, model: str) -> bool:
-    """Return whether the model has several classes. A model with one class is asked for scores instead. An embedding
-    model has no classes. It would return a score too, but only a similarity, which says nothing about entailment."""
+    """Return whether the model has several classes. For a model with one class, ``/score`` is used instead. An
+    embedding model has no classes and is rejected: its score would only be a similarity, which says nothing about
+    entailment."""
     try:
         answer = await client.post("/classify", {"model": model, "input": ["a"]})
     except StatusError as error:
@@ -117,8 +118,8 @@ async def _classifies(client: JsonClient, model: str) -> bool:
 
 
 async def _score(client: JsonClient, model: str, max_tokens: int) -> VllmScoreProtocol:
-    """Build the protocol for ``/score``. A model whose config has no activation returns logits. Only the range of its
-    scores reveals this."""
+    """Build the protocol for ``/score``. A model whose config has no activation returns logits. They can only be
+    recognised by their range."""
     asked = VllmScoreProtocol(model=model, max_tokens=max_tokens)
     scores = asked.scores(await client.post(asked.path, asked.request_body(_EXAMPLES)), len(_EXAMPLES))
     return VllmScoreProtocol(

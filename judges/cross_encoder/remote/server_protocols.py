@@ -234,7 +234,7 @@ def classified(answer: Any, count: int) -> list[Classified]:
 
 @dataclass(slots=True)
 class LabelsSeen:
-    """Learns the label of each probability from responses that name only the most probable label."""
+    """Infers the label of each probability from responses that name only the most probable label."""
 
     names: dict[int, str] = field(default_factory=dict)
     size: int = 0
@@ -246,8 +246,8 @@ class LabelsSeen:
                 self.names[row.highest] = row.label
 
     def order(self) -> tuple[str, ...] | None:
-        """Return the names in order, or None while more than one is unknown. If only one is unknown, it is called
-        ``other``."""
+        """Return the label names in order, or None while more than one is unknown. If a single one is unknown, it is
+        called ``other``."""
         missing = set(range(self.size)) - self.names.keys()
         if len(missing) > 1 or self.size < 2:
             return None

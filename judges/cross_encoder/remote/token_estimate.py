@@ -59,5 +59,5 @@ def read_counter(content: bytes, digest: str | None) -> Callable[[str], int]:
 def _counter(tokenizer: Tokenizer) -> Callable[[str], int]:
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    # Cached, because windows and claims are counted more than once.
+    # Cached, because the tokens of a window or claim are counted more than once.
     return lru_cache(maxsize=4096)(lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids))

@@ -29,7 +29,8 @@ class ChatAnswer:
     completion_tokens: int
 
     def probability_of(self, word: str) -> float:
-        """Return the probability of the last token with which ``word`` begins, ignoring case, or 1 if there is none."""
+        """Find the last token that is the beginning of ``word``, ignoring case, and return its probability. Return 1 if
+        there is no such token."""
         for token in reversed(self.tokens):
             text = token.text.strip(_MARKS).upper()
             if text and word.startswith(text):
@@ -56,9 +57,9 @@ def read_chat_answer(answer: Any) -> ChatAnswer:
 
 
 def word_probability(answer: ChatAnswer, word: str, other: str, *, normalised: bool) -> float:
-    """Return the probability that the answer is ``word`` and not ``other``, taken from the first token that is either
-    word, ignoring case. Without log-probabilities, it is 1 or 0. ``normalised`` assumes that no third answer is
-    possible.
+    """Return the probability that the answer is ``word`` rather than ``other``. It is taken from the first token that
+    is one of the two words, ignoring case. If the server returns no log-probabilities, the result is 1 or 0.
+    ``normalised`` assumes that no third answer is possible.
 
     Raises UnreadableAnswerError if the answer is neither.
     """

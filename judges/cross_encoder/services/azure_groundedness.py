@@ -1,9 +1,11 @@
 """Groundedness detection in Azure AI Content Safety, without its reasoning.
 
-Source: https://learn.microsoft.com/azure/ai-services/content-safety/quickstart-groundedness and the REST types of
-``@azure-rest/ai-content-safety``: ``POST /contentsafety/text:detectGroundedness`` takes ``text`` of up to 7,500
-characters and ``groundingSources`` of up to 55,000, and returns ``ungroundedDetected``, ``ungroundedPercentage`` (the
-share of the text that is not grounded, 0 to 1) and ``ungroundedDetails``. The API is a preview and supports English.
+Sources: https://learn.microsoft.com/azure/ai-services/content-safety/quickstart-groundedness and the REST types of
+``@azure-rest/ai-content-safety``.
+
+``POST /contentsafety/text:detectGroundedness`` takes ``text`` of up to 7,500 characters and ``groundingSources`` of up
+to 55,000. It returns ``ungroundedDetected``, ``ungroundedPercentage`` (the share of the text that is not grounded, 0 to
+1) and ``ungroundedDetails``. The API is a preview and supports English.
 
 Microsoft has confirmed a bug (https://learn.microsoft.com/answers/questions/2238565): text of more than 750 characters
 is always reported as grounded. Claims above this length are therefore judged in parts.

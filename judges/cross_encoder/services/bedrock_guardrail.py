@@ -1,16 +1,17 @@
 """The contextual grounding check of an Amazon Bedrock guardrail.
 
 Sources: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ApplyGuardrail.html and
-https://docs.aws.amazon.com/bedrock/latest/userguide/guardrails-contextual-grounding-check.html: ``POST
-/guardrail/ID/version/VERSION/apply`` takes texts with the qualifiers ``grounding_source`` (up to 100,000 characters),
-``query`` (1,000) and ``guard_content`` (5,000), and returns for each filter a ``score`` from 0 to 1, in
+https://docs.aws.amazon.com/bedrock/latest/userguide/guardrails-contextual-grounding-check.html.
+
+``POST /guardrail/ID/version/VERSION/apply`` takes texts with the qualifiers ``grounding_source`` (up to 100,000
+characters), ``query`` (1,000) and ``guard_content`` (5,000). It returns a ``score`` from 0 to 1 for each filter, in
 ``assessments[].contextualGroundingPolicy.filters``. It supports English, French and Spanish.
 
-A claim counts as supported at or above the guardrail's own threshold, which is in the response.
+A claim counts as supported if its score is at least the guardrail's own threshold, which is part of the response.
 
-The check also requires the user's question. Here each claim is judged separately, so the question is always the same,
-and only the score of the filter ``GROUNDING`` counts. The score of ``RELEVANCE`` says how well the text answers the
-question, and is ignored.
+The check also requires the user's question. Here each claim is judged separately, so a fixed question is sent, and only
+the score of the filter ``GROUNDING`` counts. The score of the filter ``RELEVANCE`` says how well the text answers the
+question; it is ignored.
 """
 
 import json
@@ -38,8 +39,9 @@ _QUERY = "What does the source say about this?"
 class BedrockGuardrailService(PairService):
     """Options: ``guardrail``, its id or ARN; ``version``, default ``DRAFT``; ``region``; ``url``.
 
-    The key is ``ACCESS_KEY_ID:SECRET_ACCESS_KEY`` or ``ACCESS_KEY_ID:SECRET_ACCESS_KEY:SESSION_TOKEN``, with which
-    requests are signed, or an Amazon Bedrock API key, which is sent as a bearer token.
+    The key is either an AWS access key or an Amazon Bedrock API key. Requests are signed with an access key, which has
+    the form ``ACCESS_KEY_ID:SECRET_ACCESS_KEY`` or ``ACCESS_KEY_ID:SECRET_ACCESS_KEY:SESSION_TOKEN``. An API key is
+    sent as a bearer token.
     """
 
     OPTIONS = COMMON_OPTIONS | {"guardrail", "version", "region", "url"}

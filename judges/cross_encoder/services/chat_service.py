@@ -1,5 +1,5 @@
 """A generative judge behind a server with OpenAI's chat completions API: vLLM, Text Generation Inference, Ollama,
-llama.cpp, or a hosted one."""
+llama.cpp, or a hosted service."""
 
 import json
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ _TOP_LOGPROBS: Final = 5
 
 class ChatService(PairService):
     """Options: ``url``, the base URL of the API, such as ``http://vllm:8000/v1``; ``model``, the model's name on the
-    server (default ``model``); ``prompt``, a file with the prompt (``generative_forms.PromptText``), for forms that use
-    one; ``logprobs``, which is ``false`` for a server that rejects requests for log-probabilities. A key is sent if
-    there is one; a self-hosted server may not need one.
+    server (default ``model``); ``prompt``, a file with the prompt (``generative_forms.PromptText``), for models that
+    use one; ``logprobs``, to be set to ``false`` for a server that rejects requests for log-probabilities. The key is
+    optional, because a self-hosted server may not need one.
     """
 
     OPTIONS = COMMON_OPTIONS | {"url", "model", "prompt", "logprobs"}

@@ -1,8 +1,8 @@
 """The prompt formats of the generative judges: the messages for a pair, and how the answer is parsed.
 
-If a model's chat template contains the instructions, the texts are passed in the template's fields. Otherwise the
-instructions are our own, in the format with which the model was trained. A file can replace them with the published
-wording.
+If a model's chat template contains the instructions, the texts are passed in the template's fields. For other models,
+the instructions are our own, in the format that the model was trained with. To use the published wording instead, put
+it in a file and set the option ``prompt``.
 """
 
 import re
@@ -86,8 +86,8 @@ class MiniCheckForm:
     """Bespoke-MiniCheck-7B: the probability of the answer "Yes".
 
     Sources: https://huggingface.co/bespokelabs/Bespoke-MiniCheck-7B, https://docs.bespokelabs.ai/minicheck and
-    ``get_support_prob`` in https://github.com/Liyan06/MiniCheck: the message has the lines ``Document:`` and
-    ``Claim:``, and the score adds up the probabilities of all tokens reading "yes" (in any case) among the five most
+    ``get_support_prob`` in https://github.com/Liyan06/MiniCheck. The message has the lines ``Document:`` and
+    ``Claim:``. The score is the total probability of the tokens that read "yes", in any case, among the five most
     likely first tokens.
     """
 
@@ -103,13 +103,13 @@ class MiniCheckForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraniteGuardianForm:
-    """Granite Guardian 3.0 to 3.2 and 3.3: the probability that it finds no *groundedness* risk.
+    """Granite Guardian 3.0 to 3.2 and 3.3: the probability that the model finds no *groundedness* risk.
 
     Source: the model cards at https://huggingface.co/ibm-granite and the cookbooks in
-    https://github.com/ibm-granite/granite-guardian. The model's chat template writes the instructions: before 3.3, from
-    ``risk_name`` and a message with the role ``context``; since 3.3, from ``criteria_id`` and ``documents``, with the
-    answer between <score> tags. "Yes" means that the risk is present, so the text is not grounded. The server must pass
-    ``chat_template_kwargs`` on to the template, as vLLM does.
+    https://github.com/ibm-granite/granite-guardian. The model's chat template writes the instructions. Before 3.3, it
+    uses ``risk_name`` and a message with the role ``context``. Since 3.3, it uses ``criteria_id`` and ``documents``,
+    and the answer is between <score> tags. "Yes" means that the risk is present, so the text is not grounded. The
+    server must pass ``chat_template_kwargs`` on to the template, as vLLM does.
     """
 
     documents: bool
@@ -151,8 +151,8 @@ class LynxForm:
     """Lynx: reasoning and a score, PASS or FAIL, in JSON.
 
     Source: https://huggingface.co/PatronusAI/Llama-3-Patronus-Lynx-8B-Instruct-v1.1 and
-    https://arxiv.org/abs/2407.08488. Lynx judges an answer to a question. Here each claim is judged separately, so the
-    question is always the same. The model writes hundreds of tokens of reasoning first, so it is too slow for streams.
+    https://arxiv.org/abs/2407.08488. Lynx judges an answer to a question. Here each claim is judged separately, so a
+    fixed question is sent. The model writes hundreds of tokens of reasoning first, so it is too slow for streams.
     """
 
     prompt: PromptText = LYNX_PROMPT

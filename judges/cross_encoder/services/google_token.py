@@ -1,8 +1,9 @@
 """Gets Google Cloud access tokens with a service account's key.
 
-Source: https://developers.google.com/identity/protocols/oauth2/service-account: a JSON Web Token signed with the
-account's private key (RS256) is exchanged at the account's ``token_uri`` for an access token, which expires after
-``expires_in`` seconds.
+A JSON Web Token signed with the account's private key (RS256) is exchanged for an access token at the account's
+``token_uri``. The access token expires after ``expires_in`` seconds.
+
+Source: https://developers.google.com/identity/protocols/oauth2/service-account
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""The base class of services, which builds the request for a pair and parses the response. ``service_scorer`` sends the
-requests.
+"""The base class of all services. A service builds the request for a pair and parses the response; ``service_scorer``
+sends the request.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,8 @@ from judges.protocols import JudgeError, JudgeUnavailableError, JudgeUnreachable
 from judges.types import Probabilities
 
 Key = Callable[[], str | None]
-"""Returns the service's key, or None. Called for every request, so that a key can be added or changed at any time."""
+"""Returns the service's key, or None. It is called for every request, so that a key can be added or changed at any
+time."""
 COMMON_OPTIONS: Final = frozenset({"languages", "price", "concurrency"})
 """Options that every service accepts."""
 
@@ -38,7 +39,7 @@ class ServiceAnswer:
 
 
 class UnreadableAnswerError(JudgeError):
-    """The service's answer does not have the documented form."""
+    """The service's response does not match its documentation."""
 
 
 class NoResponseError(JudgeUnreachableError):
@@ -88,7 +89,7 @@ class PairService(ABC):
 
     @property
     def fault(self) -> str | None:
-        """Why the service cannot be called and what to do about it, in one line; None if it can be called."""
+        """One line that says why the service cannot be called, and what to do about it; None if it can be called."""
         return f"{self.name}: no key; {self.key_help}" if not self._key_source() else None
 
     @abstractmethod

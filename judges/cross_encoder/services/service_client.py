@@ -1,5 +1,5 @@
-"""Sends requests to a service. Waits as long as an overloaded service asks, retries after temporary failures, and stops
-calling a service that keeps failing.
+"""Sends requests to a service. If a service is overloaded, waits for as long as the service asks. Retries after
+temporary failures, and stops calling a service that keeps failing.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _FIRST_BACKOFF_S: Final = 0.1
 """Pause before the first retry; it doubles each time."""
 _MAX_BACKOFF_S: Final = 2.0
 _MAX_PAUSE_S: Final = 60.0
-"""The service is called again after this many seconds, even if it asked for a longer pause."""
+"""Maximum pause in seconds. The service is called again after this time, even if it asked for a longer pause."""
 _REJECTED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _TEMPORARY: Final = (
     HTTPStatus.REQUEST_TIMEOUT,
@@ -76,7 +76,7 @@ class ServiceClient:
 
     @property
     def fault(self) -> str | None:
-        """Why calls to the service are suspended; None if they aren't."""
+        """Why calls to the service are suspended; None if they aren't suspended."""
         if not self._breaker.is_open:
             return None
         return f"{self._service.name} failed {MAX_FAILURES} times in a row and is paused"
@@ -87,9 +87,9 @@ class ServiceClient:
             raise JudgeUnavailableError(fault)
 
     async def post(self, request: ServiceRequest) -> Any:
-        """Return the JSON of a successful response. Raises JudgeUnavailableError while the circuit is open or if the
-        key is rejected; JudgeOverloadedError if the service asks for a wait longer than the remaining time;
-        JudgeUnreachableError if it does not answer in time; and JudgeError for any other status and for a response that
+        """Return the JSON of a successful response. Raises JudgeUnavailableError if the circuit is open or the key is
+        rejected, JudgeOverloadedError if the service asks for a wait that is longer than the remaining time, and
+        JudgeUnreachableError if it does not answer in time. Raises JudgeError for any other status, or if the response
         is not JSON.
         """
         self.check()
@@ -139,7 +139,7 @@ class ServiceClient:
         clock = asyncio.get_running_loop().time
         while (left := self._paused_until - clock()) > 0:
             if self._paused_until >= until:
-                raise JudgeOverloadedError(f"{self._service.name}: rate limit reached; it asks to wait {left:.1f} s")
+                raise JudgeOverloadedError(f"{self._service.name}: rate limit reached; retry in {left:.1f} s")
             await asyncio.sleep(left)
 
     async def _exchange(self, request: ServiceRequest) -> tuple[httpx.Response, bytes]:

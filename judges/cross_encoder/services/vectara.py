@@ -1,10 +1,11 @@
 """Vectara's factual consistency API.
 
-Sources: ``POST /v2/evaluate_factual_consistency`` in Vectara's API reference (https://docs.vectara.com/docs/rest-api),
-as used by its official client, https://github.com/vectara/python-sdk: the request has ``generated_text`` and
-``source_texts``, and the response has a ``score`` from 0 to 1, which is higher for more consistent texts. Status 422
-means that the service does not support the text's language. The reference states no length limit, so we chose the
-limits here.
+Sources: Vectara's API reference (https://docs.vectara.com/docs/rest-api) and official client
+(https://github.com/vectara/python-sdk).
+
+The body of ``POST /v2/evaluate_factual_consistency`` has ``generated_text`` and ``source_texts``. The response has a
+``score`` from 0 to 1, which is higher for more consistent texts. Status 422 means that the service does not support the
+text's language. The reference states no length limit, so we chose the limits here.
 """
 
 import json

@@ -1,11 +1,13 @@
 """The check grounding API of Google Cloud (Vertex AI Search).
 
-Source: https://cloud.google.com/generative-ai-app-builder/docs/check-grounding and
-``google/cloud/discoveryengine/v1/grounded_generation_service.proto``: ``POST
-/v1/projects/P/locations/global/groundingConfigs/default_grounding_config:check`` takes an ``answerCandidate`` of up to
-4,096 tokens and up to 200 ``facts`` of up to 10,000 characters, and returns ``supportScore``, ``claims`` with
-``citationIndices`` and, on request, their own ``score``, and ``citedChunks``, whose ``source`` is the index of the
-fact. A claim with ``groundingCheckRequired: false`` was not checked. The documentation lists no languages.
+Sources: https://cloud.google.com/generative-ai-app-builder/docs/check-grounding and
+``google/cloud/discoveryengine/v1/grounded_generation_service.proto``.
+
+``POST /v1/projects/P/locations/global/groundingConfigs/default_grounding_config:check`` takes an ``answerCandidate`` of
+up to 4,096 tokens, and up to 200 ``facts`` of up to 10,000 characters each. The response has ``supportScore``,
+``claims`` and ``citedChunks``. Each claim has ``citationIndices`` and, on request, a ``score``. The ``source`` of a
+cited chunk is the index of the fact. A claim with ``groundingCheckRequired: false`` was not checked. The documentation
+lists no languages.
 
 The response says which facts support a claim, so all windows of a claim are sent in one request.
 """

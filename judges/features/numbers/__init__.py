@@ -1,6 +1,6 @@
 """Extracts quantities, dates and identifiers from text, and compares those of a claim with those of its evidence.
 
-The written form does not matter: "2.1 billion" equals "$2.1B" (apart from the currency), and "14 March 2024" equals
+Only the value matters, not the form in which it is written: "$2.1 billion" equals "$2.1B", and "14 March 2024" equals
 "2024-03-14". Values are exact decimals. The time needed is proportional to the length of the text.
 """
 
@@ -45,6 +45,7 @@ def quantities(text: str) -> list[Quantity]:
 
 
 def compare(claim: str, evidence: str) -> QuantityComparison:
-    """Determine for each quantity in ``claim`` whether ``evidence`` agrees, gives a different value for apparently the
-    same thing (same kind, unit and counted noun), or doesn't mention it."""
+    """Compare each quantity in ``claim`` with ``evidence``. The evidence may agree, differ, or not mention the
+    quantity. It differs if it has another value for a quantity with the same kind, unit and counted noun, which is
+    apparently about the same thing."""
     return compare_quantities(quantities(claim), quantities(evidence))

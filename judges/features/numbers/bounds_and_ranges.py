@@ -18,7 +18,8 @@ _OF: Final = ("of", "von")
 _BOUNDING: Final = frozenset({"to", "zu"}).union(
     vocabulary.APPROXIMATE, vocabulary.BETWEEN, vocabulary.THAN, vocabulary.AT_LEAST, vocabulary.AT_MOST
 )
-"""Words directly before an amount that make it a bound. Most of them follow another such word ("up to", "less than").
+"""Words that turn the amount after them into a bound. Most of them are the last word of a phrase ("up to", "less
+than").
 """
 _SIDES: Final = (
     (vocabulary.BEFORE, BoundKind.AT_MOST),
@@ -86,8 +87,8 @@ class Surroundings:
         )
 
     def _bound(self, first: int) -> tuple[BoundKind, bool]:
-        """Return the bound, and whether a separate negation sets it ("not exceed"). The "no" in "no more than" is not a
-        separate negation."""
+        """Return the bound, and whether it results from a separate negation ("not exceed"). The "no" in "no more than"
+        is not a separate negation."""
         before = self.lower(first - 1)
         if before == "." and self.lower(first - 2) in ("max", "min"):
             first -= 1
@@ -135,7 +136,7 @@ class Surroundings:
         return None
 
     def _period_before(self, first: int) -> tuple[str, Decimal] | None:
-        """Return the period of "a year costs 360 euros" and "the annual fee is 360 euros"."""
+        """Return the period in sentences such as "a year costs 360 euros" and "the annual fee is 360 euros"."""
         for index in range(first - 1, max(-1, first - 5), -1):
             token = self._tokens[index]
             if token.kind != "word":
@@ -168,8 +169,8 @@ _AMOUNTS: Final = (
 
 
 def joined(tokens: Sequence[Token], found: Sequence[Quantity]) -> list[Quantity]:
-    """Complete the quantities ``found`` among ``tokens`` from their neighbours (a unit, a scale, the end of a range),
-    and merge quantities in two units.
+    """Add missing units, scales and range ends to the quantities ``found`` among ``tokens``, using the quantities next
+    to them. Merge quantities that are given in two units.
     """
     quantities = list(found)
     _share(tokens, quantities)

@@ -89,7 +89,8 @@ class Calendar(Surroundings):
         return self._time(start, hours, minutes, last, either=either)
 
     def _time(self, start: int, hours: int, minutes: int, last: int, *, either: bool = False) -> Quantity:
-        """Read a time. With ``either``, a time up to twelve may be before or after noon, unless the text says which."""
+        """Read a time. With ``either``, a time up to twelve may be before or after noon, unless the text is
+        explicit."""
         either = either and 1 <= hours <= 12
         if last < self._end and self._tokens[last].kind == "ampm":
             afternoon = self.lower(last)[0] == "p"
@@ -140,7 +141,7 @@ class Calendar(Surroundings):
         )
 
     def _apart(self, start: int) -> bool:
-        """Return whether a duration is an offset from a named time: ten minutes before noon."""
+        """Return whether a duration is an offset from a named time: "ten minutes before noon"."""
         unit = vocabulary.UNITS.get(self.lower(start - 2))
         counted = self.lower(start - 2) in vocabulary.NUMBER_WORDS or (unit is not None and unit[0] == "duration")
         return counted and self.lower(start - 1) in ("before", "after", "past", "vor", "nach")

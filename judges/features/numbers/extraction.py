@@ -35,7 +35,7 @@ _BEGINNINGS: Final = frozenset().union(
     vocabulary.ORDINAL_WORDS,
     {"half"},
 )
-"""Words with which a quantity can begin. All other words are skipped."""
+"""Words that a quantity can begin with. All other words are skipped."""
 _CJK_NUMERALS: Final = vocabulary.CJK_DIGITS.keys() | vocabulary.CJK_MULTIPLES.keys()
 
 

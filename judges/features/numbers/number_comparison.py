@@ -28,15 +28,16 @@ Date = tuple[int | None, int | None, int | None]
 
 
 class Relation(StrEnum):
-    """How the evidence relates to a quantity in a claim: same value, different value for apparently the same thing, or
-    not mentioned."""
+    """How the evidence relates to a quantity in a claim: it has the same value, it has a different value for apparently
+    the same thing, or it doesn't mention the quantity."""
 
     AGREE = "agree"
     DIFFER = "differ"
     ABSENT = "absent"
 
 
-# Aliases for the members, because looking one up in its class takes as long as comparing two numbers.
+# Aliases for the enumeration's members, because looking up a member in its class takes as long as comparing two
+# numbers.
 _AGREE: Final = Relation.AGREE
 _DIFFER: Final = Relation.DIFFER
 _ABSENT: Final = Relation.ABSENT
@@ -57,8 +58,8 @@ _IDENTIFIER: Final = QuantityKind.IDENTIFIER
 
 
 class QuantityFinding(Struct, frozen=True, kw_only=True):
-    """The result for one of the claim's quantities. ``other`` is the quantity in the text with which it agrees or from
-    which it differs."""
+    """The result for one of the claim's quantities. ``other`` is the quantity in the text that it agrees with or
+    differs from."""
 
     quantity: Quantity
     relation: Relation
@@ -66,7 +67,7 @@ class QuantityFinding(Struct, frozen=True, kw_only=True):
 
 
 _WITH_UNITS: Final = (_MONEY, _MEASURE, _PERCENT)
-"""Kinds of quantity whose unit may be omitted after it was given once ("48 million euros on roads and 12 million on
+"""Kinds of quantity whose unit may be omitted once it has been given ("48 million euros on roads and 12 million on
 parks")."""
 
 
@@ -87,7 +88,7 @@ def agree(claim: Quantity, text: Quantity) -> bool:
 
 
 def _relation(claim: Quantity, text: Quantity) -> Relation | None:
-    """Relate two quantities; None for unequal amounts of the same thing."""
+    """Relate two quantities. Return None for unequal amounts of the same thing."""
     if claim.kind is not text.kind:
         return _across_kinds(claim, text)
     if claim.kind is _DATE:
@@ -108,7 +109,7 @@ def _relation(claim: Quantity, text: Quantity) -> Relation | None:
 
 
 def _of_version(one: str, other: str) -> bool:
-    """Return whether one version is a shorter form of the other: 2.1 and 2.1.0."""
+    """Return whether one version is a shorter form of the other, as 2.1 is of 2.1.0."""
     short, long = sorted((one.lstrip("v"), other.lstrip("v")), key=len)
     return long.startswith(f"{short}.")
 
@@ -127,15 +128,15 @@ def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
 
 
 def _in_span(date: Date | None, low: Date | None, high: Date | None) -> bool:
-    """Return whether a date is in a span. Without years, the span may cross the turn of the year: from October to
-    April."""
+    """Return whether a date is in a span. If the dates have no years, the span may include the turn of the year ("from
+    October to April")."""
     after, before = _order(low, date) >= 0, _order(high, date) <= 0
     passes = low is not None and high is not None and low[0] is high[0] is None and _order(low, high) < 0
     return after or before if passes else after and before
 
 
 def lacking(claim: Sequence[Quantity], text: Sequence[Quantity]) -> list[Quantity]:
-    """Return the claim's quantities with which the text does not agree."""
+    """Return the claim's quantities that the text does not agree with."""
     missing = [quantity for quantity in claim if _agreeing(quantity, text) is None]
     return [
         quantity for quantity in missing if quantity.kind is not _POINTS or _find(quantity, text).relation is not _AGREE
@@ -159,8 +160,8 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> QuantityFinding:
 
 
 def _agreeing(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """Return the quantity in ``text`` that agrees with ``quantity``. If there is none but ``quantity`` follows from
-    several quantities in ``text``, return the last of these; otherwise, return None."""
+    """Return the quantity in ``text`` that agrees with ``quantity``. If there is none, but ``quantity`` can be derived
+    from several quantities in ``text``, return the last of these. Otherwise, return None."""
     for other in _comparable(quantity, text):
         if agree(quantity, other):
             return other
@@ -182,7 +183,7 @@ def _comparable(quantity: Quantity, text: Sequence[Quantity]) -> Iterator[Quanti
 
 
 def _change(points: Quantity, percents: Sequence[Quantity]) -> QuantityFinding:
-    """Compare percentage points with the difference of two percentages in the text ("from 4 to 6 percent")."""
+    """Compare percentage points with the difference between two percentages in the text ("from 4 to 6 percent")."""
     for start, end in pairwise(percents):
         if abs(end.values[0] - start.values[0]) == abs(points.values[0]):
             return QuantityFinding(quantity=points, relation=_AGREE, other=end)
@@ -191,8 +192,8 @@ def _change(points: Quantity, percents: Sequence[Quantity]) -> QuantityFinding:
 
 
 def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """If the claim's quantity is a sum, a time difference or a change of quantities in the text, return the last of
-    them."""
+    """If the claim's quantity is the sum of quantities in the text, their difference in time, or the change from one to
+    another, return the last of these quantities."""
     if quantity.unit == "duration":
         times = [other for other in text if other.kind is _TIME]
         for start, end in pairwise(times):
@@ -214,8 +215,8 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
 
 
 def _changed(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """Match the value before or after a change if the text gives the amount of the change, as in "by half a point to
-    4.5 percent".
+    """Return a quantity in the text if the text also has the amount of a change, and the two result in the claim's
+    quantity. For example, "rose by half a point to 4.5 percent" implies that the value was 4 percent before.
     """
     alike = [other for other in text if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
     by = [change for change in alike if change.change]
@@ -235,7 +236,7 @@ def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
     else:
         alike = {claim.kind, text.kind} == {_PERCENT, _POINTS} and claim.values == text.values
         return _AGREE if alike else _ABSENT
-    if other.kind is _PERCENT and not number.noun and 0 < number.values[0] <= 1:  # a share of 0.8 is one of 80 %
+    if other.kind is _PERCENT and not number.noun and 0 < number.values[0] <= 1:  # a share of 0.8 is 80 %
         return _AGREE if number.values[0] * 100 == other.values[0] else _ABSENT
     if other.kind is _TIME:
         return _AGREE if other.values[0] == number.values[0] * 60 else _ABSENT
@@ -248,7 +249,7 @@ def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _dates(claim: Quantity, text: Quantity) -> Relation:
-    """Relate two dates by their best matching readings."""
+    """Relate two dates. If a date is ambiguous, the reading that matches best counts."""
     found = {
         _same_day(mine, theirs)
         for mine in (claim.date, claim.month_first)
@@ -348,7 +349,7 @@ def _in_a_common_period(claim: Quantity, text: Quantity) -> tuple[tuple[Decimal,
 
 
 def _unequal(claim: Quantity, text: Quantity) -> Relation:
-    """Return the relation of two unequal amounts in the same unit. Both amounts may still be correct."""
+    """Return the relation of two unequal amounts in the same unit. Unequal amounts may still both be correct."""
     (mine, *_), (theirs, *_) = _in_a_common_period(claim, text)
     if _alike(claim, text) or (claim.unit == "mass" and _of_bodies(claim.values[0], text.values[0])):
         return _ABSENT
@@ -364,8 +365,9 @@ def _unequal(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _alike(claim: Quantity, text: Quantity) -> bool:
-    """Return whether the amounts may stand for the same value although they differ: one is rounded to two digits, uses
-    its table's scale ("in thousands") or binary units, or both are bounds such as "more than 50" and "at least 51".
+    """Return whether the amounts may stand for the same value although they differ. One of them may be rounded to two
+    digits, use binary units or use the scale of a table ("in thousands"). Both may be bounds, such as "more than 50"
+    and "at least 51".
     """
     mine, theirs = claim.values[0], text.values[0]
     if claim.strict or text.strict or not mine or not theirs:
@@ -391,8 +393,8 @@ def _of_bodies(one: Decimal, other: Decimal) -> bool:
 
 
 def _durations(claim: Quantity, text: Quantity) -> Relation:
-    """Compare days with months, which have no exact length. They are the same if they differ by less than a twentieth,
-    and different if they differ by more than a quarter.
+    """Compare days with months. Months have no exact length, so the two durations are the same if they differ by less
+    than a twentieth, and different if they differ by more than a quarter.
     """
     mine = claim.values[0] * (_MONTH_SECONDS if claim.unit == "months" else 1)
     theirs = text.values[0] * (_MONTH_SECONDS if text.unit == "months" else 1)

@@ -10,7 +10,7 @@ _ARTICLES: Final = ("a", "an")
 _WITHIN: Final = ("-", "et", "y")
 """Words between tens and units: thirty-five, vingt et un, treinta y cinco."""
 _SCORES: Final = ("quatre", "soixante")
-"""Number words to which French adds numbers up to nineteen."""
+"""French number words that are followed by numbers up to nineteen ("soixante-quinze")."""
 _THOUSAND: Final = Decimal(1000)
 _HALF: Final = Decimal("0.5")
 _QUARTER: Final = Decimal("0.25")
@@ -23,7 +23,7 @@ _RATED: Final = frozenset({"star", "stars", "point", "points", "sterne", "sterne
 
 
 class Cardinals(Surroundings):
-    """Reads numbers in words. ``last`` is exclusive; methods return None if they find no number."""
+    """Reads numbers in words. Positions called ``last`` are exclusive. Methods return None if they find no number."""
 
     def _below_hundred(self, start: int) -> tuple[Decimal, int] | None:
         word, last = self.lower(start), start + 1
@@ -53,8 +53,8 @@ class Cardinals(Surroundings):
         return last
 
     def _compound(self, value: Decimal, factor: Decimal, last: int, depth: int = 0) -> tuple[Decimal, Decimal, int]:
-        """Add the rest of a number in words after its scale ("two hundred" and thirty). ``value`` is in units of
-        ``factor``, whose words end before ``last``.
+        """Add the part of a number in words that follows its scale, such as "thirty" in "two hundred and thirty".
+        ``value`` is in units of ``factor``; the words read so far end before ``last``.
         """
         if factor == 1 or depth > _MOST_SCALES:
             return value, factor, last
@@ -91,7 +91,7 @@ class Cardinals(Surroundings):
         return factor, last
 
     def _repeated(self, value: Decimal, last: int) -> int:
-        """Return the position after the same number repeated in brackets: thirty (30) days."""
+        """Return the position after a repetition of the number in brackets: "thirty (30) days"."""
         if self.lower(last) != "(":
             return last
         if self.lower(last + 1) == f"{value:f}" and self.lower(last + 2) == ")":

@@ -28,7 +28,7 @@ class QuantityKind(StrEnum):
 
 
 class BoundKind(StrEnum):
-    """The bound that is set by the words before a quantity."""
+    """The bound that the words next to a quantity express."""
 
     EXACT = "exact"
     ABOUT = "about"
@@ -39,11 +39,11 @@ class BoundKind(StrEnum):
 class Quantity(Struct, frozen=True, kw_only=True):
     """A quantity in a text.
 
-    ``values`` are its possible values in the base unit of ``unit`` (grams, metres, seconds, months …): one, or two if
-    the separators are ambiguous ("1.250"). Dates have ``date`` (year, month, day; None if not stated) instead. ``unit``
-    is a currency, a dimension, or the kind of identifier. ``per`` is the period of a rate. ``noun`` holds the words
-    counted. ``limit`` is ``until`` or ``from`` if a preposition marks a date or time as the end or start of a span.
-    ``first`` and ``last`` are token offsets; ``last`` is exclusive.
+    ``values`` are its possible values, in the base unit of ``unit`` (grams, metres, seconds, months …). There are two
+    if the separators are ambiguous ("1.250"). Dates have ``date`` instead: year, month and day, each None if not
+    stated. ``unit`` is a currency, a dimension, or the kind of identifier. ``per`` is the period of a rate. ``noun``
+    holds the words counted. ``limit`` is ``until`` or ``from`` if a preposition marks a date or time as the end or
+    start of a span. ``first`` and ``last`` are token offsets; ``last`` is exclusive.
     """
 
     kind: QuantityKind
@@ -54,7 +54,7 @@ class Quantity(Struct, frozen=True, kw_only=True):
     values: tuple[Decimal, ...] = ()
     date: tuple[int | None, int | None, int | None] | None = None
     month_first: tuple[int | None, int | None, int | None] | None = None
-    """The other possible reading of ``date``: to some readers, 5/3/2024 is the third of May."""
+    """The reading of ``date`` with the month first, if it is possible: 5/3/2024 may be the third of May."""
     per: tuple[str, Decimal] | None = None
     bound: BoundKind = BoundKind.EXACT
     denied: bool = False
@@ -72,11 +72,11 @@ class Quantity(Struct, frozen=True, kw_only=True):
     limit: str = ""
     noun: tuple[str, ...] = ()
     factor: Decimal = Decimal(1)
-    """The factor by which the written number was multiplied to account for its scale and unit."""
+    """The factor by which the written number was multiplied, because of its scale and unit."""
 
     @property
     def key(self) -> str:
-        """A key that is equal for the same quantity in different forms."""
+        """A key that is the same for all forms of a quantity."""
         if self.date is not None:
             value = "-".join("?" if part is None else str(part) for part in self.date)
         elif self.values:
@@ -92,7 +92,8 @@ _MOST_PLACES: Final = 10
 
 
 def coarser(one: Quantity, other: Quantity) -> bool:
-    """Return whether ``one``, in thousands or more, is ``other`` rounded to one decimal."""
+    """Return whether ``one`` is ``other``, rounded to the decimal places of ``one``. ``one`` must be in thousands or
+    more."""
     value, exact = one.values[0] / one.factor, other.values[0] / one.factor
     return not one.strict and _places(value) > 0 and exact != value and _gives(value, exact)
 
@@ -104,8 +105,8 @@ def rounds_to(value: Decimal, other: Decimal) -> bool:
 
 
 def shortened(value: Decimal, other: Decimal, factor: Decimal) -> bool:
-    """Like ``rounds_to`` for both values divided by ``factor``, but also accepts whole numbers with at least two digits
-    if ``other`` has more decimal places."""
+    """Apply ``rounds_to`` to both values, divided by ``factor``. Unlike ``rounds_to``, also accept numbers with only
+    two digits, including whole numbers, if ``other`` has more decimal places."""
     if 2 * abs(value - other) > factor:
         return False  # Rounding changes a number by half a unit at most.
     value, other = value / factor, other / factor

@@ -1,5 +1,5 @@
 """Splits text into tokens in one pass: words, numbers as written, identifiers, and relevant punctuation. Every
-alternative is bounded or cannot backtrack, so the time is linear in the length of the text."""
+alternative of the pattern is bounded or cannot backtrack, so the time is linear in the length of the text."""
 
 import re
 import unicodedata

@@ -47,7 +47,7 @@ NUMBER_WORDS: Final[dict[str, int]] = {
     ).items()
 }
 ONE: Final = _words("one a an ein eine einen einem einer un une una uno")
-"""Words that are numbers only before a unit or a scale, and articles or pronouns elsewhere."""
+"""Words that are numbers only before a unit or a scale. Elsewhere, they are articles or pronouns."""
 
 ORDINAL_WORDS: Final[dict[str, int]] = {
     word: int(value)
@@ -95,7 +95,7 @@ SCALES: Final[dict[str, Decimal]] = dict.fromkeys(("dozen", "dutzend", "douzaine
     ).items()
 }
 AND: Final = _words("and und et y")
-"""Words between the hundreds and the rest of a number in words, and between the ends of a range."""
+"""Words that join the hundreds to the rest of a number in words, or the two ends of a range."""
 BETWEEN: Final = _words("between zwischen entre")
 SUFFIX_SCALES: Final[dict[str, Decimal]] = {
     "k": Decimal(10) ** 3,
@@ -106,8 +106,8 @@ SUFFIX_SCALES: Final[dict[str, Decimal]] = {
     "b": Decimal(10) ** 9,
     "T": Decimal(10) ** 12,
 }
-"""Abbreviated scales. They are recognised after an amount of money, or directly after a number that counts something
-(unlike "seat 1B" and "2,700K").
+"""Abbreviated scales. They are recognised after an amount of money, or directly after a number that counts something.
+"Seat 1B" and "2,700K" are not such numbers.
 """
 
 CURRENCIES: Final[dict[str, str]] = _table(
@@ -341,7 +341,7 @@ NOT: Final = _words("not no never nicht pas")
 UNTIL: Final = _words("until till to by before through bis jusqu'à jusqu'au hasta avant antes")
 BEFORE: Final = _words("before avant antes vor")
 AFTER: Final = _words("after nach après después")
-"""Words before a date or time that mean "after" without saying how long after."""
+"""Words before a date or time that mean "some time after"."""
 ERAS: Final = _words("AD BC CE BCE")
 """Abbreviations that must be written in capitals."""
 NAMING_PREFIXES: Final = _words("mid pre post sub top non under over early late ex all anti semi")

@@ -49,7 +49,7 @@ class DocumentText:
         self._names = names
 
     def read(self) -> None:
-        """Read the documents now instead of at the first lookup, because reading large ones takes a while."""
+        """Read the documents now rather than at the first lookup. Large documents take a while to read."""
         _ = self.words, self._lines, self._joined
 
     @cached_property
@@ -63,7 +63,7 @@ class DocumentText:
         return bool(wanted) and (wanted in self._lines or self._contains(wanted))
 
     def is_name(self, text: str) -> bool:
-        """Return whether ``text`` is one of the names, in any case."""
+        """Return whether ``text`` is one of the names, ignoring case."""
         return text.casefold() in self._folded_names
 
     @cached_property

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 SEPARATOR: Final = "\x1f"
-"""The separator between the words of a run, also at its beginning and end."""
+"""The separator between the words of a run. A run also begins and ends with it."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -114,9 +114,9 @@ EXCLUSIVES: Final = (
 """Words that strengthen a claim, each with its synonyms."""
 
 TOTALS: Final = ("total", "altogether", "combined", "together", "all", "sum", "overall", "both", "totals", "totalling")
-"""Words that indicate that a claim adds up values that the evidence gives separately."""
+"""Words that indicate that a claim gives the total of values that the evidence lists separately."""
 OFTEN: Final = ("each", "every", "per", "times", "twice", "je", "pro", "jede", "alle", "chaque", "par", "cada", "por")
-"""Words that indicate that the evidence gives a part and the claim the whole."""
+"""Words that indicate that the evidence gives a part, whereas the claim gives the whole."""
 WAIVING: Final = ("waived", "waive", "waives", "exempt", "erlassen", "entfällt")
 EXCEPTING: Final = _words("except excepting excluding but außer sauf excepto salvo")
 EXCEPTIVES: Final = (
@@ -128,7 +128,7 @@ EXCEPTIVES: Final = (
     "unlike",
     *_phrases("apart from,other than,aside from,exception of"),
 )
-"""Words that, with a negation, affirm a statement."""
+"""Words that affirm a statement if they are negated."""
 SHIFTING: Final = (
     *("free", "few", "hardly", "barely", "rarely", "seldom", "skip", "avoid", "refrain", "forget", "fail", "fails"),
     *(
@@ -152,9 +152,9 @@ SHIFTING: Final = (
 """Words that can make a statement without a negation ("lacks" for "does not have"). A negation next to one of them may
 therefore leave the meaning unchanged."""
 JOINING: Final = _words("and or but while yet then und oder aber et ou mais y o pero")
-"""Words before a verb or adjective that link it to the subject of the preceding one."""
+"""Words before a verb or adjective that link it to the subject of the preceding verb."""
 OPEN_ENDED: Final = _words("earlier later newer older onwards onward upwards lower higher")
-"""Words after a version or number that include the earlier or later ones."""
+"""Words after a version or number that include all earlier or later ones ("1.24 and earlier")."""
 OF_THE_REST: Final = _words("smaller larger others other thereafter remaining rest excluded below under")
 """Words that indicate that a sentence continues after a boundary."""
 STANDING_FOR: Final = _words("is are was were does do did can has have will may")
@@ -164,7 +164,7 @@ ROLES: Final = _words(
     "contractor consultant employee worker provider agreement contract insurer insured member trust fund "
     "issuer holder tenant lessee landlord lessor licensor licensee owner agency authority department office"
 )
-"""Capitalized nouns for roles: documents use several for the same party."""
+"""Capitalized nouns for roles. A document may use several of them for the same party."""
 NOT_ALL: Final = _phrases("not all,not every,not always,not everyone")
 BEFORE: Final = _words("before until till prior bevor bis avant antes hasta")
 AFTER: Final = _words("after once following nachdem nach après después")
@@ -186,7 +186,7 @@ ATTRIBUTIVE: Final = _COLOURS | _words(
 """The opposites that can also distinguish two things."""
 
 CORRELATIVES: Final = _words("nor ni")
-"""The second half of a negation, if the first precedes it ("neither … nor")."""
+"""Words that are the second half of a negation if the first half precedes them ("neither … nor")."""
 EITHER: Final = _words("or oder ou o")
 """Words before a negation that leave it open whether the statement is true ("little or no", "may or may not")."""
 
@@ -202,15 +202,14 @@ INTENDING: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("aim", "aims", "hope", "hopes"), frozenset({"to"})),
     "plant": _words("die der das den eine einen ein"),
 }
-"""Hedges that count only before the listed words, because the nouns are ambiguous: a plan may be a tariff, a plant a
-factory."""
+"""Hedges that count only before the listed words, because they have other meanings: a "plan" may also be a tariff."""
 FUTURE: Final = ("will",)
 AHEAD: Final = frozenset(FUTURE) | _words(
     "plan plans planned planning intend intends intended expect expects expected hope hopes hoped aim aims want wants "
     "propose proposes proposed scheduled set due going about agree agrees agreed promise promises promised pledge "
     "pledges pledged prepare prepares preparing"
 )
-"""Words before "to" and a verb, or before the verb itself, which show that the event has not happened yet."""
+"""Words before a verb, with or without "to", which show that the event has not happened yet."""
 HEDGES_OF_VERBS: Final = AHEAD.difference(FUTURE) | _words("may might could")
 BETWEEN: Final = _words("to be been also then soon later only now already not")
 """Words that may occur between a word in ``AHEAD`` and the verb."""
@@ -233,7 +232,7 @@ NARROWING: Final = _words(
     "late advanced intermediate administrative technical medical legal financial clinical industrial electric "
     "electronic internal external direct indirect unused damaged defective used"
 )
-"""Words before a noun that narrow it to a part: a rule for premium users need not apply to all users."""
+"""Words before a noun that narrow it to a part. A rule for premium users, for example, need not apply to all users."""
 BEFORE_A_BORDER: Final = _words(
     "before until till below under first during within vor bis unter avant jusqu antes hasta"
 )
@@ -242,7 +241,7 @@ PERMITTING: Final = _words(
     "can able allowed permitted possible entitled eligible option optional "
     "kann können darf dürfen möglich erlaubt peut peuvent autorisé puede pueden posible permitido"
 )
-"""Claims with these words don't go beyond evidence in which something "may" be done."""
+"""Words for a permission. A claim with such a word doesn't go beyond evidence in which something "may" be done."""
 CONDITIONS: Final = _words(
     "if unless except only provided otherwise wenn falls sofern außer nur si sauf seulement excepto salvo solo sólo"
 )
@@ -260,7 +259,7 @@ LEANING: Final = _words(
     "estas también "
     "además"
 )
-"""Words at the beginning of a sentence that depends on the preceding one without repeating it."""
+"""Words that a sentence may begin with if it depends on the preceding sentence without repeating it."""
 
 QUANTIFIERS: Final[dict[str, int]] = {
     word: level
@@ -366,8 +365,8 @@ CONCEPTS: Final[dict[str, tuple[str, int]]] = {
     for sign, words in ((1, positive), (-1, negative))
     for word in words.split()
 }
-"""Words for a concept and its opposite. They are matched as one concept; their signs are multiplied into the polarity
-of the sentence.
+"""Words for a concept and its opposite. They are matched as one concept. The product of their signs is part of the
+sentence's polarity.
 """
 
 SYNONYMS: Final[dict[str, str]] = {
@@ -426,7 +425,7 @@ RELATORS: Final[dict[str, tuple[str, int]]] = {
     )
     for word in words.split()
 }
-"""Words whose two sides cannot be swapped."""
+"""Words that relate two things. Swapping the two things changes the meaning."""
 DEGREES: Final[dict[str, int]] = {
     word: sign
     for sign, words in (

@@ -19,7 +19,7 @@ ADDRESSED = "addressed"
 HIDDEN = "hidden"
 _MOST_CHARS = 200
 _REACH = 3
-"""Number of sentences to which a form of address applies, including its own."""
+"""Number of sentences that a form of address applies to, including the sentence that contains it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

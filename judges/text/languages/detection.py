@@ -46,7 +46,8 @@ _MAX_CHARACTERS: Final = 4000
 
 def languages_of(text: str) -> frozenset[str]:
     """Return the languages that ``text`` may be in (two-letter codes): one, or several close relatives. The result is
-    empty in case of doubt (too few words, names, mixed languages) and ``und`` for any other language.
+    empty in case of doubt (too few words, names, mixed languages). It is ``und`` if the text is clearly in a language
+    that isn't known here.
     """
     text = _ADDRESS.sub(" ", text[:_MAX_CHARACTERS])
     words = _LATIN_WORD.findall(text)
@@ -103,9 +104,9 @@ def _by_words(words: list[str]) -> frozenset[str]:
 
 
 def _scores(words: list[str]) -> Mapping[str, float]:
-    """Return the number of words in each language. A capitalised word may be a name, so it counts half at the start and
-    not at all later, except in English. Lower-case words with a letter that English lacks count towards every language
-    found."""
+    """Return the number of words in each language. A capitalised word may be a name. So it counts as half a word at the
+    start and not at all later, except in English. Lower-case words with a letter that English lacks count towards every
+    language found."""
     scores: defaultdict[str, float] = defaultdict(float)
     accented = 0.0
     for place, word in enumerate(words):
@@ -122,8 +123,8 @@ def _scores(words: list[str]) -> Mapping[str, float]:
 
 
 def _may_be_english(words: list[str]) -> bool:
-    """Return whether there is an English word, or no lower-case word of another language except those that occur in
-    names."""
+    """Return whether the text has an English word, or has no lower-case word of another language. Words that occur in
+    names don't count."""
     folded = [word.casefold() for word in words]
     tables = _tables()
     if any(word in tables["shared"] or word in tables["en"] for word in folded):
@@ -141,7 +142,7 @@ def _leans_to(text: str, language: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _owners() -> Mapping[str, tuple[tuple[str, ...], float]]:
-    """Return the languages of each word, and its weight."""
+    """Return the languages and the weight of each word."""
     tables = dict(_tables())
     shared, particles = tables.pop("shared"), tables.pop("particles")
     return {

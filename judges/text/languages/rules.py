@@ -33,7 +33,7 @@ class SplitRules:
     lead_ins: tuple[str, ...]
 
 
-# How the refusals in the claim rules end, and how they may continue.
+# Endings of the refusals in the claim rules, and words that may follow each of them.
 APOLOGY: Final = re.compile(
     r"(?:sorry|apologi[sz]e|apologies|leid|entschuldigung|désolée?|m'excuse|siento|lamento|disculpe|perdón)\Z"
 )
@@ -46,16 +46,16 @@ REFUSED: Final = re.compile(
     r"|tell|confirm|determine|verify|share|offer|advise|recommend|comment|discuss|be (?:sure|certain)|see|sagen"
     r"|finden|helfen|beantworten|weiterhelfen|répondre|dire|trouver|aider|confirmer|responder|ayudar\w*|decir|encontrar|confirmar)\b"
 )
-"""What a refusal may say that the reply can't do."""
+"""Verbs that may follow in a refusal that ends with "can't": the reply can't help, answer or find something."""
 PASSIVE: Final = re.compile(r"\A\s*(?:wird|werden|ist|sind)\b|\b(?:is|are|was|were)\s*\Z")
-"""Verbs at the edge of the text that varies in a refusal."""
+"""Verbs at the beginning or end of the variable part of a refusal."""
 KNOWING: Final = re.compile(r"(?:know|idk|weiß(?: \w+)* nicht|ne sais|no (?:lo )?sé)\Z")
 KNOWN_BY: Final = re.compile(
     r"(?: pas)?,?(?: (?:exactly|yet|based|genau|the|your|this|that|any|anything|enough|about|of|for|from|in|whether|if"
     r"|how|why|what|when|where|which|who|whose|über|ob|wie|was|wann|warum|welche\w*|wer|wo|sur|si|comment|pourquoi|quand|quel\w*"
     r"|qui|où|sobre|cómo|cuándo|cuál\w*|quién|dónde|qué)\b|\W*\Z)"
 )
-"""What a refusal may say that the reply doesn't know."""
+"""Words that may follow in a refusal that ends with "know"."""
 THAT_CLAUSE: Final = re.compile(
     r" (?:(?:that|dass|que) (?!(?:in|from|about|for|of|question|information|answer|data)\b)"
     r"|(?:and|or|und|oder|et|ou|y|o) )\w"
@@ -90,7 +90,7 @@ class HarmlessRules:
     wishes: re.Pattern[str]
     judgements: re.Pattern[str]
     suggestions: re.Pattern[str]
-    """The beginning of a question that suggests what follows it."""
+    """Matches the beginning of a question that makes a suggestion. The suggestion follows."""
     open_questions: re.Pattern[str]
     closed: re.Pattern[str]
     open: re.Pattern[str]
@@ -105,7 +105,7 @@ class HarmlessRules:
     determiners: frozenset[str]
     imperatives: frozenset[str]
     infinitives: frozenset[str]
-    """German verbs, which tell the reader to do something at the end of a label."""
+    """German infinitives. At the end of a label, they are instructions to the reader."""
     quantities: frozenset[str]
     uncounted: frozenset[str]
     heads: frozenset[str]
@@ -115,13 +115,13 @@ class HarmlessRules:
     beginning: frozenset[str]
     subjects: frozenset[str]
     parts: frozenset[str]
-    """Words for a part of a reply, which may stand beside a name in a label."""
+    """Words for a part of a reply. In a label, such a word may be next to a name."""
     placeholders: re.Pattern[str]
 
     def is_clause(self, words: Sequence[str], *, strict: bool = False) -> bool:
-        """Return whether ``words`` can be read as a clause instead of a noun phrase: whether one of them is a verb, or
-        stands where only a verb or a predicate can. If ``strict``, a first word followed by its object is a verb too
-        ("return the lamp")."""
+        """Return whether ``words`` can be read as a clause instead of a noun phrase. This is so if one of them is a
+        verb, or is in a position that only a verb or a predicate can have. With ``strict``, a first word that is
+        followed by its object is a verb too ("return the lamp")."""
         if not STATING.isdisjoint(word for word in words if word not in _COSTS):
             return True
         if len(words) > 1 and words[0] in self.subjects and self.names(words[1]):
@@ -135,8 +135,8 @@ class HarmlessRules:
         )
 
     def _is_predicate(self, before: str, word: str, after: str, *, takes_object: bool) -> bool:
-        """Return whether ``word`` is a verb or a predicate after the noun ``before``. If ``before`` can be a verb that
-        ``takes_object``, also return whether ``word`` begins the object."""
+        """Return whether ``word`` is a verb or a predicate after the noun ``before``. With ``takes_object``, ``before``
+        may also be a verb, and the result is also True if ``word`` begins its object."""
         if not self.names(before):
             return False
         if word in self.verbs or word in self.predicates:
@@ -181,7 +181,7 @@ class ClaimRules:
 
 
 _ASKED: Final = r"""(?:,? ["“«„'][^"”»“]{1,300}["”»“']| [^:"“«„]{1,200}?)?"""
-"""A question that an answer repeats: ``<asked>`` in the tables."""
+"""Matches a question that an answer repeats. The tables refer to this pattern as ``<asked>``."""
 
 
 _SPELT_OUT: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")

@@ -1,4 +1,4 @@
-"""Generates labelled claims from the sentences of a passage with rules. The rules follow the entity, number and
+"""Uses rules to generate labelled claims from the sentences of a passage. The rules follow the entity, number and
 negation swaps of FactCC (Kryściński et al. 2020) and the minimal pairs of BUMP (Ma et al. 2023): true claims are taken
 from the passage, and false ones differ from it in one detail.
 """

@@ -53,8 +53,8 @@ class Spans:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The concatenated tokens of groups, without padding: for each group, its windows, then its claims. ``positions``
-    and ``kinds`` give each token's position in its text and whether it belongs to evidence (1); ``starts`` and
-    ``lengths`` locate the claims. ``targets`` and ``priors`` have one entry per claim, see ``Item``.
+    has the position of each token in its text, and ``kinds`` is 1 for tokens of evidence. ``starts`` and ``lengths``
+    locate the claims. ``targets`` and ``priors`` have one entry per claim (see ``Item``).
     """
 
     ids: Ids

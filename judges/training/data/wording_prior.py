@@ -52,8 +52,8 @@ def _measure(pair: tuple[str, str]) -> list[float]:
 
 
 def measures(evidence: Prepared, claim: Prepared) -> list[float]:
-    """Return the combiner's wording measures, followed by: the shares of the claim that are three-word runs from the
-    evidence, its longest run, its numbers and its names; and the logarithms of both lengths in words.
+    """Return the combiner's wording measures and six more. Four are shares of the claim found in the evidence: its
+    three-word runs, its longest run, its numbers and its names. Two are the logarithms of both lengths in words.
     """
     words = words_of(claim)
     shared = measure_wording(evidence, claim)

@@ -1,9 +1,9 @@
 """Claims written for training: true ones in very different words, and false ones that differ in one detail.
 
-They cover what public data sets and rules rarely produce: swapped roles, dropped conditions, plans presented as facts,
-and properties attributed to the wrong thing, each next to a true claim in similar words (following the synthetic claims
-of MiniCheck, Tang et al. 2024). Some are about passages in the public data sets, referenced by digest; others include
-their own passages.
+They cover what public data sets and rules rarely produce, such as swapped roles, dropped conditions, plans presented as
+facts, and properties attributed to the wrong thing. Each false claim is next to a true claim in similar words, as in
+the synthetic claims of MiniCheck (Tang et al. 2024). Some claims are about passages in the public data sets, referenced
+by digest; others include their own passages.
 """
 
 import json
@@ -54,10 +54,10 @@ def rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def measured(file: Path) -> list[dict[str, Any]]:
-    """Claims about invented documents, as rows to judge: sentences of an assistant's answers over several
-    (``REPLIES``), or true and false ones in other words about a single passage (``PARAPHRASES``).
+    """Return claims about invented documents, as rows to judge. ``REPLIES`` has sentences from an assistant's answers
+    about several documents; ``PARAPHRASES`` has true and false paraphrases of a single passage.
 
-    They are used only for evaluation, never for training, and their authors didn't write the training claims.
+    The claims are used only for evaluation, never for training, and their authors didn't write the training claims.
     """
     cases = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [

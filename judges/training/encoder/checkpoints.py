@@ -1,5 +1,5 @@
-"""Reads and writes checkpoints: the full state of a run, for resuming it, and its small trained part, for keeping it in
-a repository."""
+"""Reads and writes checkpoints: the full state of a run, which can be resumed, and its trained part, which is small
+enough for a repository."""
 
 import json
 import os
@@ -53,8 +53,8 @@ def first_step(run: Path) -> int | None:
 
 
 def load(run: Path, base: Path | None = None) -> tuple[Judge, int, Mapping[str, Any]]:
-    """Return the encoder of a run, with its adapters merged, its steps, and its plan. ``base`` is the folder of the
-    base model, to be used instead of its packages. Raises FileNotFoundError.
+    """Return the encoder of a run (with its adapters merged), the run's steps, and its plan. ``base`` is a folder with
+    the base model, to be used instead of the base model's packages. Raises FileNotFoundError.
     """
     state = torch.load(run / _LAST, weights_only=True)
     plan = json.loads((run / PLAN).read_text(encoding="utf-8"))
@@ -109,8 +109,8 @@ def kept(folder: Path) -> Mapping[str, Any] | None:
 
 
 def begin(judge: Judge, folder: Path) -> None:
-    """Load the trained part that ``keep`` wrote into ``judge``, which must have adapters of the same rank. Raises
-    ValueError if the parameters differ.
+    """Load the trained part that was written by ``keep`` into ``judge``, which must have adapters of the same rank.
+    Raises ValueError if the parameters differ.
     """
     _fill(judge, load_file(folder / _KEPT))
 

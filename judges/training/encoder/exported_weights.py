@@ -30,7 +30,8 @@ def restore(folder: Path, base: Judge) -> Judge:
         state[name] = torch.from_numpy(value.copy())
     start = 0
     for kind, table in enumerate((claim["positions.0"], evidence["positions.1"])):
-        # The graph only has the sum of the two: ``kinds`` stays unchanged, and ``positions`` takes the rest.
+        # The graph contains only the sum of the two embeddings. ``kinds`` keeps its values, and ``positions`` gets the
+        # rest.
         state["positions.weight"][start : start + len(table)] = (
             torch.from_numpy(table.copy()) - state["kinds.weight"][kind]
         )

@@ -36,8 +36,8 @@ _POSITIONS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class AttentionBlock:
-    """The ranges [start, end) of a batch's query tokens and of the key tokens to which they attend, and the bias added
-    to their scores: (heads, queries, keys), or None.
+    """The ranges [start, end) of a batch's query tokens and of the key tokens that they attend to, and the bias that is
+    added to their scores: (heads, queries, keys), or None.
     """
 
     queries: tuple[int, int]
@@ -68,7 +68,7 @@ class Layer(nn.Module):
         return torch.as_tensor(self.end_norm(middle + self._drop(self.down(functional.gelu(self.up(middle))))))
 
     def thaw(self) -> None:
-        """Train the layer: all of it, or its adapters, biases and norms if it has adapters."""
+        """Make the layer trainable. If it has adapters, only the adapters, biases and norms are trained."""
         for module in self.children():
             adapted = hasattr(module, "low")
             for name, value in module.named_parameters():
@@ -266,8 +266,8 @@ def _of(split: Tensor, part: AttentionBlock) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _drop(states: Tensor, share: float) -> Tensor:
-    """Dropout from random bytes. It draws an eighth of the random data that ``nn.Dropout`` draws. With ``nn.Dropout``,
-    drawing random numbers takes a fifth of the time of a step.
+    """Dropout from random bytes. ``nn.Dropout`` draws eight times as much random data, which takes a fifth of the time
+    of a step.
     """
     if not share:
         return states

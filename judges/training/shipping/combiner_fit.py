@@ -34,7 +34,7 @@ _WORDING: Final = 0.5
 the results for sources with answers and summaries but worsens them for the others."""
 _FOLDS: Final = 5
 _FEWEST: Final = 10
-"""The minimum number of claims per class for a source to count when a threshold is chosen."""
+"""A source counts in the choice of a threshold if it has at least this many claims of each class."""
 _SMOOTHED: Final = 5
 """The number of steps on either side over which a threshold's gain is averaged, so that the choice doesn't depend on a
 few claims.
@@ -63,9 +63,9 @@ class Sample:
 
 
 def sample(folders: Folders, groups: Sequence[Group], *, most: int, seed: int = 7) -> Sample:
-    """Compute the combiner's inputs with the encoders in ``folders``, for up to ``most`` claims in ``groups``, spread
-    evenly over the sources, and for rule-generated claims about the same passages. Half of the claims get additional
-    passages.
+    """Compute the combiner's inputs with the encoders in ``folders``. They are for up to ``most`` claims in ``groups``,
+    spread evenly over the sources, and for rule-generated claims about the same passages. Half of the claims get
+    additional passages.
     """
     rng = random.Random(seed)
     claims: list[ClaimAndDocuments] = []

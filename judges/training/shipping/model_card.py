@@ -75,8 +75,8 @@ _HEAD: Final = """\
 {judged}
 
 The export script generates this section. The figures are for the development set, whose premises aren't in the training
-data. A claim counts as supported at a score of 0.7, the default of the policies. The false-block rate is the share of
-supported claims that are called contradicted.
+data. A claim counts as supported if its score is at least 0.7, the policies' default threshold. The false-block rate is
+the share of supported claims that are called contradicted.
 
 ### The judge as shipped
 
@@ -89,26 +89,26 @@ supported claims that are called contradicted.
 ### Claims and replies written for measurement
 
 These are the figures of the judge as shipped. "Twins" are true claims, each paired with a false one in nearly the same
-words, about passages that were excluded from training; some of them were used to set the threshold. "Replies" are
-sentences from an assistant's answers over one to four documents, with typical mistakes of language models
-(`judges/training/data/replies.jsonl`). "Paraphrases" are true sentences about one passage in an assistant's words, and
-sentences with one error (`judges/training/data/paraphrases.jsonl`). Replies and paraphrases were not written by the
-author of the training data, and were never used in training.
+words. Their passages were excluded from the training of the encoders, but some of the twins were used to fit the
+combiner and to set its threshold. "Replies" are sentences from an assistant's answers over one to four documents, with
+typical mistakes of language models (`judges/training/data/replies.jsonl`). "Paraphrases" are true sentences about one
+passage in an assistant's words, and sentences with one error (`judges/training/data/paraphrases.jsonl`). Replies and
+paraphrases were not written by the author of the training data, and were never used in training.
 
 {written}
 ### Wording alone: boosted trees without the encoder and without exact comparisons
 
-Fitted on 7,000 rows of the training data; means over twelve samples of those rows.
+The trees are fitted on 7,000 rows of the training data. The figures are means over twelve samples of those rows.
 
 {wording}
 ## Training data
 
 The training data are {rows:,} labelled claims: claims from public data sets, and claims written for training
-(`judges/training/data/written/`) about the same and other passages. Each true one paraphrases its passage, and is
-paired with a false claim that differs in one thing. In addition, rules generate claims from all these passages
-(sentences repeated, merged, shortened; numbers, dates, names and polarity swapped; sentences removed from the
-evidence). Licences are as stated by each repository; this is not legal advice. `--stated-only` trains without
-repositories that state none.
+(`judges/training/data/written/`) about the same and other passages. Each true claim written for training paraphrases
+its passage, and is paired with a false claim that differs in one thing. In addition, rules generate claims from all
+these passages: they repeat, merge and shorten sentences, change numbers, dates, names and polarity, and remove
+sentences from the evidence. Licences are as stated by each repository; this is not legal advice. The option
+`--stated-only` excludes the repositories that state no licence.
 
 | data set | rows | licence |
 |---|---|---|
@@ -118,12 +118,12 @@ repositories that state none.
 
 - English only. Claims in other languages are unverifiable unless the evidence contains them literally.
 - The training data are encyclopaedias, news, dialogue, health and contracts. Measure the judge on your own replies
-  before you let it block, and calibrate thresholds.
-- The judge is weaker if a false claim has nearly all the words of the passage (exchanged roles, one name instead of
-  another, a dropped condition, a plan presented as done). It often calls such a claim supported, including more than
-  half of the contradicting sentences in the replies above. It may call a correct free paraphrase unverifiable. If these
-  errors are expensive for you, add a larger judge or an LLM.
-- It can't do arithmetic over several figures, long chains of inference, or use world knowledge.
+  before you let it block anything, and calibrate the thresholds.
+- The judge is weaker on false claims that repeat nearly all the words of the passage, but with swapped roles, one name
+  instead of another, a dropped condition, or a plan presented as done. It often calls such a claim supported, including
+  more than half of the contradicting sentences in the replies above. It may call a correct free paraphrase
+  unverifiable. If these errors are costly for you, add a larger judge or an LLM.
+- It can't do arithmetic over several figures, follow long chains of inference, or use world knowledge.
 - A claim that is true but not in the documents is not supported. This is intended.
 """
 

@@ -28,7 +28,7 @@ EVIDENCE: Final = "evidence.onnx"
 CLAIM: Final = "claim.onnx"
 _KINDS: Final = ("weight", "bias")
 _STATES: Final = {"keys": 1, "values": 0}
-"""Maps each kind of cached state to the number of elements by which its vectors are longer than those of an attention
+"""For each kind of cached state, the number of elements that its vectors have in addition to those of an attention
 head."""
 _SHARED_FROM: Final = 256
 """Tensors of at least this many bytes are stored in a shared file."""
@@ -103,7 +103,7 @@ class _Graph:
         return self.norm(self.add("Add", word, place), "norm")
 
     def apart(self, claim: str, evidence: str) -> str | None:
-        """Return the bias added to the scores if claim and evidence form one text, by distance."""
+        """Return the bias for each distance that is added to the scores if claim and evidence form one text."""
         if self.judge.relative is None:
             return None
         most = CLAIM_TOKENS + WINDOW_TOKENS + 1

@@ -100,9 +100,9 @@ def error_from_response(
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping):
         return GatewayStatusError(
-            f"The gateway answered {status}.", status=status, request_id=request_id, retry_after=retry_after
+            f"The gateway returned status {status}.", status=status, request_id=request_id, retry_after=retry_after
         )
-    message = str(error.get("message") or f"The gateway answered {status}.")
+    message = str(error.get("message") or f"The gateway returned status {status}.")
     kind, code, param = (_text(error.get(name)) for name in ("type", "code", "param"))
     if kind in _VIOLATIONS:
         decisions = Decision.each(error.get("violations"))

@@ -18,8 +18,8 @@ class Run(Recording):
     """A synchronous run, created by ``Groundlane.run``.
 
     Each ``record_...`` method sends a record and returns the decisions about it. Leaving the ``with`` block completes
-    the run. Both raise GroundlaneError if the gateway is unreachable or rejects the request. If a policy blocks, they
-    raise PolicyViolationError unless ``enforce_policy`` is False.
+    the run. Both steps raise GroundlaneError if the gateway is unreachable or rejects the request. If a policy blocks,
+    they raise PolicyViolationError unless ``enforce_policy`` is False.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class Run(Recording):
         updated_at: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> tuple[Decision, ...]:
-        """Record one retrieved document. ``relevance_score`` is from 0 to 1. Specify its age as ``age_days``, or the
-        time of its last update as ``updated_at`` (RFC 3339)."""
+        """Record one retrieved document. ``relevance_score`` is from 0 to 1. Pass the document's age as ``age_days``,
+        or the time of its last update as ``updated_at`` (RFC 3339)."""
         others = {"id": id, "text": text, "title": title, "url": url, "updated_at": updated_at, "metadata": metadata}
         fields = document_fields(
             relevance_score=relevance_score, source=source, collection=collection, age_days=age_days, **others
@@ -58,7 +58,8 @@ class Run(Recording):
         output_confidence: SupportsFloat | None = None,
     ) -> tuple[Decision, ...]:
         """Record how well the output is grounded: a score for each claim, the cited sources, the unsupported claims,
-        and the confidence in the whole output. Scores are 0 to 1. Repeated calls accumulate."""
+        and the confidence in the whole output. Scores are from 0 to 1. Repeated calls add to what was recorded
+        before."""
         return self._send(self._grounding(grounding_scores, citations, unsupported_claims, output_confidence))
 
     def __enter__(self) -> Self:
@@ -96,7 +97,7 @@ class AsyncRun(Recording):
     """An asynchronous run, created by ``AsyncGroundlane.run``.
 
     Awaiting a record sends it at once and returns its decisions or raises PolicyViolationError. A record that is not
-    awaited is sent before the next awaited record, or when the block ends. Any error is raised there.
+    awaited is sent before the next awaited record, or when the block ends. Errors are raised at that point.
     """
 
     def __init__(

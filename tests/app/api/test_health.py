@@ -101,7 +101,7 @@ async def test_readiness_names_each_component() -> None:
 @pytest.mark.parametrize(
     ("parts", "status", "word", "part", "detail"),
     [
-        (Parts(fault="no such folder"), 200, "degraded", "judge", "no such folder; only embedded judges"),
+        (Parts(fault="no such folder"), 200, "degraded", "judge", "no such folder; judging only with embedded"),
         (Parts(llm_model="gpt-4o-mini", llm_fault="no key"), 200, "degraded", "llm_judge", "no key"),
         (Parts(redis_url="redis://r", limiter_fault="no answer"), 200, "degraded", "rate_limits", "no answer"),
         (Parts(judge_stalled_s=40.0), 200, "degraded", "judge", "embedded has not answered for 40 s"),

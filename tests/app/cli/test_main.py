@@ -36,7 +36,7 @@ def test_settings_are_listed_with_value_default_and_meaning(run: Run, monkeypatc
     assert result.code == 0
     (line,) = [line for line in result.out.splitlines() if line.startswith("GROUNDLANE_HEARTBEAT_S")]
     assert line.split()[1:3] == ["3.0", "10.0"]
-    assert line.endswith("Interval between comment lines while text is held")
+    assert line.endswith("Interval between the comments that keep a stream open while text is held")
 
 
 def test_secrets_are_masked_in_the_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ REFUSED: Sequence[tuple[bytes, int, str]] = (
     (b'{"pairs": [{"claim": "a", "evidence": []}]}', 400, "pairs[0].evidence: expected 1 to 256 strings, not 0"),
     (b'{"pairs": [{"claim": "a", "evidence": ["b", 1]}]}', 400, "pairs[0].evidence: expected a string or a list"),
     (json.dumps({"pairs": [{}] * 65}).encode(), 400, "pairs: at most 64 in one request, not 65"),
-    (b" " * (4 * 1024 * 1024 + 1), 413, "at most 4194304 bytes"),
+    (b" " * (4 * 1024 * 1024 + 1), 413, "the body exceeds the limit of 4194304 bytes"),
 )
 
 

@@ -46,7 +46,7 @@ class BudgetPatch(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    limit: Amount = Field(default_factory=Decimal)  # A plain default would appear in the schema.
+    limit: Amount = Field(default_factory=Decimal)  # Unlike a plain default, a factory doesn't appear in the schema.
     uncounted: Uncounted = "block"
 
 

@@ -56,7 +56,7 @@ FeedbackDep = Annotated[FeedbackStore, Depends(_feedback)]
 @router.post("", status_code=201)
 @requires(Role.EDITOR)
 async def create_mark(feedback: FeedbackDep, document: MarkDocument) -> FeedbackMark:
-    """Mark a decision or a reply as correct or incorrect. The latest mark on each one counts."""
+    """Mark a decision or a reply as correct or incorrect. Only the latest mark on a decision or reply counts."""
     return await feedback.add(
         document.request_id,
         about=document.about,

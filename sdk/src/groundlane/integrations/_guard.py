@@ -107,7 +107,7 @@ class Guard:
         if self.in_process:
             for name in ("base_url", "api_key", "client", "async_client"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"in_process uses no gateway: give either in_process or {name}, not both")
+                    raise ValueError(f"in_process doesn't use a gateway: pass either in_process or {name}, not both")
             self.client = LocalChecks(self.timeout)
         self.client = self.client or Groundlane(
             self.base_url, api_key=self.api_key, timeout=self.timeout, max_retries=self.max_retries
@@ -128,8 +128,8 @@ class Guard:
         return self._ruled(result, partial=partial)
 
     async def acheck(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
-        """Like ``check``, for asynchronous code. Uses ``async_client`` if it is given. Otherwise, it runs ``check`` in
-        a thread, so that one guard works in several event loops, one after another."""
+        """Like ``check``, for asynchronous code. Uses ``async_client`` if it is given. Otherwise, runs ``check`` in a
+        thread, so that the same guard can be used in several event loops, one after another."""
         known: dict[str, Any] = {"documents": documents, "policy": self.policy, "options": self.options}
         try:
             if self.async_client is not None:

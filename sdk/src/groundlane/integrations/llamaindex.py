@@ -32,8 +32,8 @@ class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
     """Applies the retrieval policies of ``agent`` to the relevance, source, collection and age of each node.
 
     With ``on_violation="drop"``, nodes that violate a policy are removed. With ``"raise"``, the first violation raises
-    PolicyViolationError. Both raise GroundlaneError if the gateway is unreachable. ``base_url`` and ``api_key`` default
-    to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
+    PolicyViolationError. In either case, GroundlaneError is raised if the gateway is unreachable. ``base_url`` and
+    ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
     """
 
     agent: str

@@ -132,7 +132,7 @@ def test_cascade_reports_a_missing_judge_and_continues(start_gateway: Start) -> 
     assert "no key; set GROUNDLANE_VECTARA_API_KEY" in gateway.trace(request_id).request["judge_fault"]
     ready = httpx.get(f"http://127.0.0.1:{gateway.port}/readyz").json()
     assert ready["status"] == "degraded"
-    assert "; only embedded@" in ready["checks"]["judge"]["detail"]
+    assert "; judging only with embedded@" in ready["checks"]["judge"]["detail"]
 
 
 def test_throttled_service_is_overloaded_and_a_cascade_uses_the_other_judge(start_gateway: Start) -> None:
