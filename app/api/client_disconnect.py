@@ -21,7 +21,8 @@ class ClientGoneError(Exception):
 class DisconnectWatcher:
     """A context manager that cancels its block when the client disconnects, and then raises ClientGoneError.
 
-    Read the request body before entering the block. ``cancel`` ends the block with a different error.
+    Read the request body before entering the block. ``cancel(error)`` ends the block and raises ``error``
+    instead.
     """
 
     __slots__ = ("_before", "_error", "_receive", "_task", "_watching")

@@ -138,7 +138,7 @@ class OidcProvider:
         if "error" in query:
             raise SignInError(f"The provider refused to sign you in: {query['error'][:100]}.")
         if not query.get("code"):
-            raise SignInError("The provider's response has no code. Try again.")
+            raise SignInError("The provider's response contains no authorization code. Try again.")
         token = await self._exchange(query["code"], flow["verifier"])
         claims = await self._verify(token, flow["nonce"])
         return CompletedSignIn(user=self._user(claims), next=flow["next"], session=flow["session"])

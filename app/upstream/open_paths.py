@@ -47,7 +47,7 @@ class OpenPaths:
             or any(letter < " " or letter in "\\?#" for letter in plain)
         ):
             raise InvalidRequestError(
-                "The path has empty segments, dot segments or special characters. Send it in its plain form.",
+                "The path has empty segments, dot segments or special characters. Send the path without them.",
                 param="path",
             )
         folded = unicodedata.normalize("NFKC", "/".join(segments)).casefold().strip("/")
@@ -79,4 +79,4 @@ def _decoded(path: str) -> str:
         if plain == path:
             return plain
         path = plain
-    raise InvalidRequestError("The path is percent-encoded several times. Send it in its plain form.", param="path")
+    raise InvalidRequestError("The path is percent-encoded several times. Encode it at most once.", param="path")

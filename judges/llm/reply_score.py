@@ -76,7 +76,7 @@ class ReplyScorer:
         parts = batches(sources, for_sources, lambda source: estimate_tokens(source.text))
         if len(groups) * len(parts) > MAX_CALLS:
             raise JudgeOverloadedError(
-                f"the reply and its sources need {len(groups) * len(parts)} calls (limit {MAX_CALLS})"
+                f"the reply and its sources would take {len(groups) * len(parts)} calls (limit {MAX_CALLS})"
             )
         answers = await gather([self._verdicts(request, group, part, record) for group in groups for part in parts])
         found: dict[int, list[Label]] = {number: [] for number, _ in statements}

@@ -32,8 +32,8 @@ _OVERLAYS = "".join(
 _HIDDEN: Final = re.compile(
     rf"{INVISIBLE_CHARACTERS.pattern}|(?P<struck>(?:(?!(?<=[0-9#*])\u20e3|(?<=[0-9#*]\ufe0f)\u20e3)[{_OVERLAYS}])+)"
 )
-"""Matches invisible characters, and marks that are drawn over other characters and so strike them out. The mark in a
-keycap emoji doesn't count."""
+"""Matches invisible characters and any overlay marks that strike out other characters. The mark in a keycap emoji
+doesn't count."""
 _JOINERS: Final = frozenset("\u200c\u200d")
 _JOINED_SCRIPTS = re.compile("[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufeff]")
 """Scripts that need joiners and non-joiners: Arabic, Indian scripts, Tibetan, Khmer, Mongolian."""

@@ -21,9 +21,11 @@ export const post = (url, body) => ask(url, {
   body: JSON.stringify(body),
 });
 
-/** Load a page and replace the elements with these ids by the loaded ones. `made`: fetch options of a POST. A newer swap
- * of the same element aborts an older one. */
-export async function swap(url, ids, { push = false, made = {} } = {}) {
+/** Load a page and replace the elements with these ids by the loaded ones. `made`: fetch options of a POST. `form`: the
+ * form that is sent; what is entered while it is being sent is kept. A newer swap of the same element aborts an older
+ * one. */
+export async function swap(url, ids, { push = false, made = {}, form = null } = {}) {
+  const sent = form && new FormData(form);
   const place = document.getElementById(ids[0]);
   flights.get(ids[0])?.abort();
   const flight = new AbortController();
@@ -37,7 +39,9 @@ export async function swap(url, ids, { push = false, made = {} } = {}) {
       else say(page.querySelector("h1")?.textContent ?? "The request failed.");
       return;
     }
+    const entered = form ? enteredSince(form, sent) : [];
     for (const id of ids) replace(id, page.getElementById(id));
+    for (const [name, values] of entered) enter(document.getElementById(form.id), name, values);
     if (push) history.pushState(null, "", response.url);
     shown = location.pathname + location.search;
   } catch (error) {
@@ -59,6 +63,22 @@ function replace(id, fresh) {
   if (focused) document.getElementById(focused)?.focus();
   ready(node);
   document.dispatchEvent(new CustomEvent("groundlane:swapped", { detail: { node } }));
+}
+
+/** The values of the fields that have changed since the form was sent, by name. */
+function enteredSince(form, sent) {
+  const now = new FormData(form);
+  const changed = (name) => JSON.stringify(now.getAll(name)) !== JSON.stringify(sent.getAll(name));
+  return [...new Set([...sent.keys(), ...now.keys()])].filter(changed).map((name) => [name, now.getAll(name)]);
+}
+
+/** Enter values in all fields with this name. A list of fields may grow meanwhile. */
+function enter(form, name, values) {
+  for (let place = 0, field; (field = form?.querySelectorAll(`[name="${CSS.escape(name)}"]`)[place]); place += 1) {
+    if (field.type === "checkbox" || field.type === "radio") field.checked = values.includes(field.value);
+    else field.value = values[place] ?? "";
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
 }
 
 // Times: the server renders UTC, which stays available as the tooltip.
@@ -105,7 +125,7 @@ const send = (form, submitter) => {
   const ids = form.dataset.swap.split(" ");
   if (form.getAttribute("method") !== "post") return swap(query(form), ids, { push: true });
   const body = new URLSearchParams([...new FormData(form, submitter)]);
-  return whileBusy(submitter, swap(target(form).href, ids, { made: { method: "POST", body } }));
+  return whileBusy(submitter, swap(target(form).href, ids, { made: { method: "POST", body }, form }));
 };
 
 // <button data-busy><span>Do</span><span>Doing …</span></button>: disabled and with its second text while its form is sent.

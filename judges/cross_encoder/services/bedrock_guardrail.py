@@ -88,7 +88,7 @@ class BedrockGuardrailService(PairService):
         scores = [self._score(one) for one in _grounding_filters(answer.get("assessments"))]
         if not scores:
             raise UnreadableAnswerError(
-                f"{self.name}: no grounding score; enable the contextual grounding check of the guardrail"
+                f"{self.name}: no grounding score; enable the guardrail's contextual grounding check"
             )
         usage = answer.get("usage")
         units = usage.get("contextualGroundingPolicyUnits") if isinstance(usage, dict) else None

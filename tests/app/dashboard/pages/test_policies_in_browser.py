@@ -130,6 +130,37 @@ def test_running_simulation_is_shown_without_moving_the_page(
     check_everywhere(page)
 
 
+def test_what_is_entered_during_a_simulation_is_kept(page: Any, gateway: Gateway) -> None:
+    policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": ["first"]})
+    page.goto(f"/dashboard/policies/{policy['id']}/edit")
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        if "do=simulate" in (route.request.post_data or ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/edit", hold)
+    page.get_by_label("priority", exact=True).fill("3")
+    page.locator("#simulate").click()
+    page.locator("#say").filter(has_text="Simulating …").wait_for(state="attached")
+
+    page.get_by_label("abstention_response").fill("Please ask your pharmacist.")
+    page.get_by_label("agents, item 2").fill("second")
+    page.get_by_label("agents, item 3").fill("third")
+    page.get_by_label("agents, item 4").fill("fourth")
+    page.get_by_role("radiogroup", name="unverifiable_action").get_by_role("radio", name="block").check()
+    held[0].continue_()
+    page.locator("#simulated").wait_for()
+
+    assert page.get_by_label("priority", exact=True).input_value() == "3"
+    assert page.get_by_label("abstention_response").input_value() == "Please ask your pharmacist."
+    agents = [page.get_by_label(f"agents, item {place}").input_value() for place in range(1, 5)]
+    assert agents == ["first", "second", "third", "fourth"]
+    assert page.get_by_role("radiogroup", name="unverifiable_action").get_by_role("radio", name="block").is_checked()
+
+
 def test_rules_that_cannot_work_together_are_named_while_the_form_is_filled_in(page: Any, gateway: Gateway) -> None:
     page.goto("/dashboard/policies/new?template=Customer%20support")
     warnings = page.locator("#warnings li")
