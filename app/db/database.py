@@ -51,9 +51,9 @@ class Database:
     """Connections to one database.
 
     ``url`` is ``sqlite+aiosqlite:///file`` or ``postgresql+asyncpg://…``. With ``durable``, commits on SQLite survive a
-    power loss; on PostgreSQL, this depends on the server's configuration. ``busy_timeout_s`` limits how long to wait for a
-    locked or unresponsive database. ``command_timeout_s`` limits how long a statement on PostgreSQL may take; None
-    means no limit. Raises DatabaseUrlError.
+    power loss; on PostgreSQL, this depends on the server's configuration. ``busy_timeout_s`` limits how long to wait
+    for a locked or unresponsive database. ``command_timeout_s`` limits how long a statement on PostgreSQL may take;
+    None means no limit. Raises DatabaseUrlError.
     """
 
     def __init__(

@@ -13,7 +13,8 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherReply:
-    """A further upstream call for a reply. Await ``end_earlier`` once you have stopped reading from the earlier call."""
+    """A further upstream call for a reply. Await ``end_earlier`` once you have stopped reading from the earlier
+    call."""
 
     events: AsyncGenerator[UpstreamEvent, None]
     end_earlier: Callable[[], Awaitable[None]]
