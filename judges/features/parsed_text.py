@@ -17,6 +17,8 @@ _MARKERS: Final = re.compile(r"\[(?!\d{4}\])\^?[\w.:†#-]{1,24}\](?!\()|【[^�
 _LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
 _ENDS: Final = frozenset(".!?。！？")
 _CLAUSE_MARKS: Final = frozenset(",;:、；()")
+_COMPARING_MARKS: Final = frozenset("<>≥≤~≈")
+"""Marks that turn the number after them into a bound. A sentence is repeated word for word only with them."""
 _BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
 SEPARATOR: Final = lexicon.SEPARATOR
 ELLIPSIS: Final = -1
@@ -313,6 +315,8 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         if token.kind == "mark":
             seen.clause += token.text in _CLAUSE_MARKS
             seen.answers = token.text == ":"
+            if token.text in _COMPARING_MARKS:
+                seen.run.append(token.text)
         else:
             following = tokens[index].lower if index < last else ""
             if following in lexicon.LONGER:

@@ -13,6 +13,7 @@ from judges.features.numbers.dates import Calendar
 from judges.features.numbers.number_words import Cardinals
 from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind
 from judges.features.numbers.tokenizer import Token
+from judges.text.languages.detection import languages_of, leans_to
 
 _SEPARATED: Final = re.compile(r"(\d{1,3})([.,])(\d{3})")
 _IDENTIFIERS: Final = frozenset({"url", "email", "phone", "ip", "version", "code", "digits"})
@@ -39,14 +40,16 @@ _BEGINNINGS: Final = frozenset().union(
 _CJK_NUMERALS: Final = vocabulary.CJK_DIGITS.keys() | vocabulary.CJK_MULTIPLES.keys()
 
 
-def readings(text: str) -> tuple[Decimal, ...]:
+def readings(text: str, *, english: bool = False) -> tuple[Decimal, ...]:
     """Return the possible values of a written number, most likely first. "1.250" is 1.25 or 1250; "1.250,50" is
-    unambiguous.
+    unambiguous. In English text, "1,250" can only be 1250.
     """
     digits = text.replace(" ", "").replace("'", "").replace("’", "").lstrip("+")
     ambiguous = _SEPARATED.fullmatch(digits.lstrip("-"))
     if ambiguous and ambiguous[1] != "0":
         whole, decimal = Decimal(digits.replace(ambiguous[2], "")), Decimal(digits.replace(",", "."))
+        if english and ambiguous[2] == ",":
+            return (whole,)
         return (whole, decimal) if ambiguous[2] == "," or ambiguous[3] == "000" else (decimal, whole)
     comma, point = digits.rfind(","), digits.rfind(".")
     if comma > point:
@@ -60,6 +63,9 @@ def readings(text: str) -> tuple[Decimal, ...]:
 
 class _Reader(Cardinals, Calendar):
     """Reads the quantity that starts at a token, if there is one."""
+
+    _english: bool | None = None
+    """Whether the text is in English. Computed when a number depends on it."""
 
     def read(self, start: int) -> Quantity | None:
         kind = self._tokens[start].kind
@@ -84,7 +90,8 @@ class _Reader(Cardinals, Calendar):
         return None
 
     def _figures(self, start: int) -> Quantity | None:
-        values, last = readings(self._tokens[start].text), start + 1
+        text, last = self._tokens[start].text, start + 1
+        values = readings(text, english="," in text and self._is_english())
         if part := self._part(start) or self._slashed(start):
             return self._counted(start, (part[0],), part[1])
         if len(values) == 1 and values[0] == values[0].to_integral_value() and (part := self._slashed(last)):
@@ -92,6 +99,13 @@ class _Reader(Cardinals, Calendar):
         if len(values) == 1 and (end := self._halved(last)):
             return self._counted(start, (values[0] + Decimal("0.5"),), end)
         return self._counted(start, values, last)
+
+    def _is_english(self) -> bool:
+        if self._english is None:
+            words = " ".join(token.text for token in self._tokens if token.kind == "word")
+            found = languages_of(words)
+            self._english = found == {"en"} or (not found and leans_to(words, "en"))
+        return self._english
 
     # Words
 

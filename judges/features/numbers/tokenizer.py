@@ -36,7 +36,8 @@ _SCAN: Final = re.compile(
     | (?P<number>(?:(?<![\w)\]])[-+])?(?:\d{{1,3}}(?:,\d{{3}}){{1,8}}(?!\d)(?:\.\d{{1,20}})?
         | \d{{1,3}}(?:\.\d{{3}}){{1,8}}(?!\d)(?:,\d{{1,20}})?
         | \d{{1,3}}(?:[ '’]\d{{3}}){{1,8}}(?!\d)(?:[.,]\d{{1,20}})?
-        | \d{{1,30}}(?!\d)(?:[.,]\d{{1,20}})?))
+        | \d{{1,30}}(?!\d)(?:[.,]\d{{1,20}})?
+        | (?<![\w.)\]])\.\d{{1,20}}(?![.,]?\w)))
     | (?P<digits>\d+)
     | (?P<ampm>[apAP](?:\.\ ?[mM]\.?|[mM])(?![^\W_]))
     | (?P<cjk>[{_CJK}])
@@ -54,11 +55,13 @@ _FRACTIONS: Final = {
 }  # fmt: skip
 _FRACTION: Final = re.compile(rf"(?P<whole>(?<=\d)[ \u202f]?)?(?P<part>[{''.join(_FRACTIONS)}])")
 _POWER: Final = re.compile(r"(?<![\w.,])10(¹?[⁰¹²³⁴⁵⁶⁷⁸⁹])(?![⁰¹²³⁴⁵⁶⁷⁸⁹])")
-_SINGLE: Final = str.maketrans({"−": "-", "–": "-", "‐": "-", "‑": "-", "—": ";", "’": "'", "ʼ": "'"})
+_SINGLE: Final = str.maketrans(
+    {"−": "-", "–": "-", "‐": "-", "‑": "-", "—": ";", "’": "'", "ʼ": "'", "≠": " not ", "≯": " not > ", "≮": " not < "}
+)
 
 
 def normalise(text: str) -> str:
-    """Normalize full-width forms, dashes and apostrophes (NFKC and a few marks)."""
+    """Normalize full-width forms, dashes, apostrophes and negated signs (NFKC and a few marks)."""
     if text.isascii():
         return text
     text = _POWER.sub(lambda found: str(10 ** int(unicodedata.normalize("NFKC", found[1]))), text)

@@ -64,7 +64,7 @@ def is_foreign(text: str, known: Collection[str], *contexts: str) -> bool:
     found = languages_of(text)
     if found:
         return not found & set(known)
-    if any(_leans_to(text, language) for language in known):
+    if any(leans_to(text, language) for language in known):
         return False
     for context in (*contexts, " ".join((text, *contexts))):
         if around := languages_of(context):
@@ -136,7 +136,8 @@ def _is_accented(word: str) -> bool:
     return word[0].islower() and not word.isascii()
 
 
-def _leans_to(text: str, language: str) -> bool:
+def leans_to(text: str, language: str) -> bool:
+    """Return whether ``text`` contains a word that is typical of ``language``."""
     return any(language in _owners().get(word.casefold(), ((), 0.0))[0] for word in _LATIN_WORD.findall(text))
 
 

@@ -233,6 +233,19 @@ def test_denial_of_a_much_longer_statement_is_only_a_hint() -> None:
     assert 0.0 < compute(evidence, prepare("Vouchers are valid.")).polarity_differs < 0.5
 
 
+@pytest.mark.parametrize("amount", [".2", "2,000", "2,500", "≠2", ">2", "≥2"])
+def test_marks_beside_a_number_are_part_of_it(amount: str) -> None:
+    evidence = prepare("Adults take at most 2 tablets in a day.")
+    found = compute(evidence, prepare(f"Adults take at most {amount} tablets in a day."))
+    assert found.verbatim == 0.0
+    assert found.quantity_differs > 0.8 or found.contained == 0.0
+
+
+def test_marks_are_repeated_word_for_word() -> None:
+    evidence = prepare("Patients with a BMI >30 need a letter.")
+    assert compute(evidence, prepare("Patients with a BMI >30 need a letter.")).verbatim == 1.0
+
+
 def test_unresolved_pronoun_weakens_a_difference() -> None:
     evidence = prepare("The hall stands on 12,500 square metres.")
     assert compute(evidence, prepare("It covers 1250 square metres.")).quantity_differs == 0.5

@@ -27,6 +27,8 @@ def relation(claim: str, evidence: str) -> Relation:
         ("3 Mio. Euro", "3 million euros"),
         ("1,000 pallets", "1000 pallets"),
         ("1 000 pallets", "1000 pallets"),
+        (".5 litres", "0.5 l"),
+        ("Es wiegt 2,500 kg.", "2500 g"),
         ("1'000 pallets", "1000 pallets"),
         ("1.250,50 Euro", "1250.50 €"),
         ("2,400円", "２，４００円"),
