@@ -79,7 +79,7 @@ def _keep(options: argparse.Namespace) -> None:
 
 def _measure(options: argparse.Namespace) -> None:
     run = ship.restore(options.run, options.base_folder)
-    rows = evaluate.load(options.data / "dev.jsonl.gz")
+    rows = written.measured(options.cases) if options.cases else evaluate.load(options.data / "dev.jsonl.gz")
     judge = run.judge if options.exact else run.judge.halved()
     found = evaluate.probabilities(judge, rows, run.encoder, prefix=not options.plain, threads=options.threads)
     sys.stdout.write(f"step {run.step}\n\n{table(evaluate.by_source(rows, found, threshold=0.5))}")
@@ -155,6 +155,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--folder", type=Path, required=True, help="output folder, for `train --begin`")
     command.set_defaults(command=_keep)
     command = commands.add_parser("measure", parents=[shared], help="evaluate the encoder without the combiner")
+    command.add_argument(
+        "--cases", type=Path, help="file in the format of judges/training/data/languages.jsonl, instead of --data"
+    )
     command.set_defaults(command=_measure)
     command = commands.add_parser(
         "ship", parents=[shared], help="export the model, fit the combiner, evaluate, and write the card"

@@ -17,6 +17,8 @@ from judges.training.data.datasets import WRITTEN, Group, Row, Target
 FOLDER: Final = Path(__file__).with_name("written")
 REPLIES: Final = Path(__file__).with_name("replies.jsonl")
 PARAPHRASES: Final = Path(__file__).with_name("paraphrases.jsonl")
+ANSWERS: Final = Path(__file__).with_name("answers.jsonl")
+LANGUAGES: Final = Path(__file__).with_name("languages.jsonl")
 _LISTS: Final = (
     ("entailed", Target.ENTAILED),
     ("contradicted", Target.CONTRADICTED),
@@ -55,13 +57,15 @@ def rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 def measured(file: Path) -> list[dict[str, Any]]:
     """Return claims about invented documents, as rows to judge. ``REPLIES`` has sentences from an assistant's answers
-    about several documents; ``PARAPHRASES`` has true and false paraphrases of a single passage.
+    about several documents; ``PARAPHRASES`` has true and false paraphrases of a single passage. ``ANSWERS`` has
+    sentences from fluent answers, which were written after the judge was trained; ``LANGUAGES`` has such sentences in
+    eight other languages, with the language as their source.
 
     The claims are used only for evaluation, never for training, and their authors didn't write the training claims.
     """
     cases = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [
-        {"documents": case["documents"], "hypothesis": claim, "label": name, "source": file.stem}
+        {"documents": case["documents"], "hypothesis": claim, "label": name, "source": case.get("language", file.stem)}
         for case in cases
         for name, _ in _LISTS
         for claim in case.get(name, ())

@@ -92,8 +92,10 @@ These are the figures of the judge as shipped. "Twins" are true claims, each pai
 words. Their passages were excluded from the training of the encoders, but some of the twins were used to fit the
 combiner and to set its threshold. "Replies" are sentences from an assistant's answers over one to four documents, with
 typical mistakes of language models (`judges/training/data/replies.jsonl`). "Paraphrases" are true sentences about one
-passage in an assistant's words, and sentences with one error (`judges/training/data/paraphrases.jsonl`). Replies and
-paraphrases were not written by the author of the training data, and were never used in training.
+passage in an assistant's words, and sentences with one error (`judges/training/data/paraphrases.jsonl`). "Answers" are
+sentences from fluent answers over one to four documents (`judges/training/data/answers.jsonl`). Replies, paraphrases
+and answers were not written by the author of the training data, and were never used in training. The answers were
+written last, and nothing was chosen by them.
 
 {written}
 ### Wording alone: boosted trees without the encoder and without exact comparisons

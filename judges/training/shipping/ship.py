@@ -90,7 +90,8 @@ def ship(
     drawn = range(len(rows)) if first is None else random.Random(0).sample(range(len(rows)), min(_COMPARED, len(rows)))
     compared = [rows[place] for place in drawn]
     quantised = figures(compared, entailed[list(drawn)], [labels[place] for place in drawn])
-    hard = [*written.rows(kept), *written.measured(written.REPLIES), *written.measured(written.PARAPHRASES)]
+    files = (written.REPLIES, written.PARAPHRASES, written.ANSWERS)
+    hard = [*written.rows(kept), *(row for file in files for row in written.measured(file))]
     with TemporaryDirectory() as place:
         export.export(model, tokenizer, Path(place), quantised=False, extra=_EXTRA)
         exact = figures(compared, *judge((*folders[:-1], Path(place)), compared))
