@@ -16,6 +16,7 @@ from judges.claims.harmless import HarmlessText
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
 from judges.claims.llm_decomposition import DecomposingClaimExtractor
+from judges.claims.prefilled_reply import PrefilledReply
 from judges.evidence.index import EvidenceIndex, FeatureCache
 from judges.evidence.windowing import DocumentCutter, build_index
 from judges.features import CascadeFeatures, FeatureExtractor, PublishedThresholdFeatures
@@ -207,8 +208,10 @@ class GroundingChecker:
         llm: bool = True,
         is_json: bool = False,
         question: str = "",
-        message: str = "",
+        message: str | None = None,
+        unread: bool = False,
         conversation: str = "",
+        prefill: str = "",
         resolves: Resolves | None = None,
     ) -> ReplyCheck:
         """Start checking one reply.
@@ -224,9 +227,12 @@ class GroundingChecker:
             question: the question that the reply answers. A reply that begins with a pronoun or a fragment is read in
                 the context of the question.
             message: the user's message that contains the question. A "yes" or a courtesy may answer any part of this
-                message.
+                message. None means that the message isn't known, or only a part of it; "" that there is none.
+            unread: whether the request has other text that isn't known and that may ask something. A "yes" or a
+                courtesy answers it if ``message`` asks nothing.
             conversation: everything that the user wrote, including the question. Text may be harmless if it names only
                 things that the conversation or the documents mention.
+            prefill: the text that the reply continues. Its last sentence may end in the reply.
             resolves: returns whether a text in brackets (passed with its brackets) is a citation marker that names a
                 document.
         """
@@ -245,18 +251,24 @@ class GroundingChecker:
         )
         known = KnownText(question=conversation or question, documents=evidence.documents)
         extractor: ClaimExtractor = self._extractor or HeuristicClaimExtractor(
-            known=known, resolves=resolves, message=message or question or (None if conversation else "")
+            known=known, resolves=resolves, message=message, unread=unread
         )
         escalation = None
         if llm and self._llm is not None and self._llm.ready:
             escalation = LlmEscalation(self._llm, evidence, max_sources=max_sources_per_claim, correct=correct)
-            extractor = DecomposingClaimExtractor(
-                extractor, self._llm, timeout_s=self._timeout_s * _DECOMPOSITION_SHARE, record=escalation.calls.append
-            )
-        json_reply = JsonReply(self._splitter, extractor, HarmlessText(known)) if is_json else None
+            if claim_judge is not None:  # an LLM that judges every claim doesn't need short ones
+                limit = self._timeout_s * _DECOMPOSITION_SHARE
+                record = escalation.calls.append
+                extractor = DecomposingClaimExtractor(extractor, self._llm, timeout_s=limit, record=record)
+        reader: JsonReply | PrefilledReply | None = None
+        json_reply = None
+        if prefill.strip():  # the rest of a JSON value isn't JSON
+            reader = PrefilledReply(prefill, self._splitter, extractor)
+        elif is_json:
+            reader = json_reply = JsonReply(self._splitter, extractor, HarmlessText(known))
         return ReplyCheck(
-            splitter=json_reply or self._splitter(),
-            extractor=json_reply or extractor,
+            splitter=reader or self._splitter(),
+            extractor=reader or extractor,
             claim_judge=claim_judge,
             has_sources=bool(evidence.windows),
             timeout_s=self._timeout_s,

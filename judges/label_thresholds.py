@@ -64,3 +64,8 @@ class Thresholds:
         if verdict.label is Label.NOT_A_CLAIM or verdict.reason is not None or verdict.escalated:
             return verdict.label
         return self.label(verdict.entailed, verdict.contradicted)
+
+    def accept_correction(self, verdict: ClaimVerdict) -> bool:
+        """Return whether the sentence with the correction of ``verdict`` is supported. It is if there is no
+        correction."""
+        return all(self.label_of(each) is Label.SUPPORTED for each in verdict.corrected)

@@ -4,8 +4,8 @@ report."""
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from operator import attrgetter
 
@@ -17,6 +17,8 @@ from judges.llm_types import LlmCall
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
 from judges.report import SKIPPED, build_report, letters, worst_label
 from judges.sentences.splitter import IncrementalSplitter
+from judges.text.corrections import LEAD, corrected_sentence
+from judges.text.markdown import plain, plain_code
 from judges.text.span_alignment import move_spans
 from judges.types import (
     Claim,
@@ -44,6 +46,9 @@ NO_DOCUMENTS = "no_documents"
 
 Partition = Callable[[Sentence, Sequence[ClaimVerdict]], tuple[Part, ...]]
 """Returns the standing of a sentence's characters according to the verdicts on its claims."""
+
+FindClaims = Callable[[Sentence], Awaitable[tuple[Sequence[Claim], Sequence[Claim]]]]
+"""Returns the claims in a sentence to judge, and those to skip."""
 
 _INDEX = attrgetter("index")
 _EMPHASIS = str.maketrans("", "", "*_")
@@ -92,7 +97,8 @@ class ReplyCheck:
         self._standing = [asked] if question else []
         """The question and the sentences that are not discarded."""
         self._verdicts: dict[int, SentenceVerdict] = {}
-        self._claims: list[Sequence[Claim]] = []
+        self._read_as: dict[int, Sequence[Claim]] = {}
+        """The claims of each sentence that was read, by its index."""
         self._claims_before = [0]
         """The number of claims before each sentence, excluding discarded claims."""
         self._discarded: set[int] = set()
@@ -135,44 +141,40 @@ class ReplyCheck:
         """Judge a sentence that ``push`` or ``flush`` returned. The time limit starts when a slot is free. Failures of
         the judge are not raised: the affected claims are unverifiable, with the reason ``timeout``, ``overloaded``,
         ``judge_error`` or ``unavailable``. Claims beyond ``max_claims`` have the reason ``skipped``, and claims in a
-        language that the model does not support have the reason ``language``.
+        language that the model does not support have the reason ``language``. A correction is generated text and may
+        be wrong too, so corrections that the documents don't support are left out.
         """
         async with self._slots:
             with self._timed(), recording(self.record_call):
                 await self._turns.take()
-                verdict = await self._check(sentence)
+                verdict = await self._read(sentence, self._claims_to_judge)
+                if any(claim.correction is not None for claim in verdict.claims):
+                    verdict = await self._with_sound_corrections(verdict)
         self._verdicts[sentence.index] = verdict
         return verdict
 
-    async def with_sound_corrections(self, verdict: SentenceVerdict) -> SentenceVerdict:
-        """Return ``verdict`` without corrections that the documents don't support. A correction is generated text and
-        may be wrong too. Never raises.
-        """
-        claims = [
-            claim
-            if claim.correction is None or await self.supports(claim.correction, claim.claim)
-            else replace(claim, correction=None)
-            for claim in verdict.claims
-        ]
-        return structs.replace(verdict, claims=tuple(claims))
+    async def reads_as_before(self, sentence: Sentence) -> bool:
+        """Return whether the claims of a sentence that was checked are still the same. They may not be if sentences
+        before it were left out or corrected."""
+        with suppress(Exception):  # the sentence is then checked again, which reports it
+            async with asyncio.timeout(self._timeout_s):
+                return await self.claims_of(sentence) == self._read_as.get(sentence.index)
+        return False
 
-    async def supports(self, text: str, claim: Claim) -> bool:
-        """Return whether ``text`` can replace ``claim``. It must be a single sentence without markup other than
-        emphasis, the documents must support it, and no part of it may be unjudged. Never raises.
-        """
-        splitter = IncrementalSplitter()
-        read = [sentence.plain.translate(_EMPHASIS) for sentence in (*splitter.push(text), *splitter.flush())]
-        if read != [" ".join(text.translate(_EMPHASIS).split())]:
-            return False
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
-        span = Span(0, len(text))
-        replacement = replace(claim, text=text, span=span, context="", question="")
-        async with self._slots:
-            with self._timed(), recording(self.record_call):
-                verdict = await self._judge(replacement, deadline)
-        sentence = Sentence(index=claim.sentence_index, text=text, span=span, plain=text)
-        parts = self._partition(sentence, [verdict])
-        return verdict.label is Label.SUPPORTED and all(part.standing is not Standing.UNJUDGED for part in parts)
+    def leave_out(self, sentence: Sentence) -> None:
+        """Record that a sentence is not delivered. Later sentences are read without it."""
+        marker = LEAD.match(sentence.text)
+        space = sentence.text[len(sentence.text.rstrip()) :]
+        self._put(structs.replace(sentence, text=f"{marker[0] if marker else ''}{space}", plain=""))
+
+    def correct(self, verdict: SentenceVerdict) -> None:
+        """Record that a sentence is delivered with its corrections. Later sentences are read after it."""
+        self._put(_with_corrections(verdict))
+
+    def _put(self, sentence: Sentence) -> None:
+        place = bisect_left(self._standing, sentence.index, key=_INDEX)
+        if place < len(self._standing) and self._standing[place].index == sentence.index:
+            self._standing[place] = sentence
 
     def restart(self, index: int) -> int:
         """Discard the sentence ``index`` and all sentences after it, because the reply is regenerated from there.
@@ -185,9 +187,8 @@ class ReplyCheck:
         del self._standing[bisect_left(self._standing, index, key=_INDEX) :]
         for number in discarded:
             self._verdicts.pop(number, None)
-        for number in range(index, len(self._claims)):
-            self._claims[number] = ()
-            self._claims_before[number + 1] = self._claims_before[index]
+        for number in range(index + 1, len(self._claims_before)):
+            self._claims_before[number] = self._claims_before[index]
         return self._sentences[-1].span.end
 
     def report(self) -> GroundingReport:
@@ -196,19 +197,43 @@ class ReplyCheck:
             [self._verdicts[index] for index in sorted(self._verdicts)],
             characters=sum(letters(sentence.text) for sentence in self._sentences),
             has_sources=self._has_sources,
-            available=self._claim_judge is not None or self._escalation is not None,
+            available=self._is_available,
         )
+
+    @property
+    def _is_available(self) -> bool:
+        return self._claim_judge is not None or self._escalation is not None
 
     def _keep(self, sentences: Sequence[Sentence]) -> Sequence[Sentence]:
         self._sentences.extend(sentences)
         self._standing.extend(sentences)
         return sentences
 
-    async def _check(self, sentence: Sentence) -> SentenceVerdict:
+    async def _with_sound_corrections(self, verdict: SentenceVerdict) -> SentenceVerdict:
+        """Judge the sentence with its corrections, in the same place of the reply. Leave the corrections out if the
+        documents don't support all of it, or if part of it is unjudged."""
+        claims = [claim for claim in verdict.claims if claim.correction is not None]
+        found: tuple[ClaimVerdict, ...] = ()
+        if all(_is_sentence(claim.correction or "") for claim in claims):
+            corrected = await self._read(_with_corrections(verdict), self._every_claim)
+            unjudged = any(part.standing is Standing.UNJUDGED for part in corrected.parts)
+            found = () if unjudged or corrected.label is not Label.SUPPORTED else corrected.claims
+        return structs.replace(
+            verdict,
+            claims=tuple(
+                replace(claim, correction=claim.correction if found else None, corrected=found)
+                if claim.correction is not None
+                else claim
+                for claim in verdict.claims
+            ),
+        )
+
+    async def _read(self, sentence: Sentence, find: FindClaims) -> SentenceVerdict:
+        """Judge the claims that ``find`` returns."""
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         try:
             async with asyncio.timeout_at(deadline):
-                claims, skipped = await self._claims_to_judge(sentence)
+                claims, skipped = await find(sentence)
         except Exception as error:
             whole = Claim(text=sentence.plain, span=sentence.span, sentence_index=sentence.index)
             verdicts = [_unjudged(whole, _reason(error))]
@@ -223,16 +248,20 @@ class ReplyCheck:
 
     async def _claims_to_judge(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
         """Return the claims in ``sentence`` to judge, and those beyond ``max_claims``."""
+        claims: Sequence[Claim] | None = None
+        if self._max_claims is not None:
+            async with self._claims_lock:
+                while (number := len(self._claims_before) - 1) <= sentence.index:
+                    claims = () if number in self._discarded else await self.claims_of(self._sentences[number])
+                    self._claims_before.append(self._claims_before[-1] + len(claims))
+        claims = self._read_as[sentence.index] = await self.claims_of(sentence) if claims is None else claims
         if self._max_claims is None:
-            return await self.claims_of(sentence), ()
-        async with self._claims_lock:
-            while (number := len(self._claims)) <= sentence.index:
-                found = () if number in self._discarded else await self.claims_of(self._sentences[number])
-                self._claims.append(found)
-                self._claims_before.append(self._claims_before[-1] + len(found))
-        claims = self._claims[sentence.index]
+            return claims, ()
         left = max(0, self._max_claims - self._claims_before[sentence.index])
         return claims[:left], claims[left:]
+
+    async def _every_claim(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
+        return await self.claims_of(sentence), ()
 
     async def claims_of(self, sentence: Sentence) -> Sequence[Claim]:
         """Return the claims in a sentence that ``push`` or ``flush`` returned, without judging them."""
@@ -240,15 +269,30 @@ class ReplyCheck:
         return await self._extractor.extract(sentence, SentencesBefore(self._standing, place))
 
     async def _judge_all(self, claims: Sequence[Claim], deadline: float) -> Sequence[ClaimVerdict]:
-        if len(claims) == 1:
+        if len(claims) == 1 and not claims[0].parts:
             return [await self._judge(claims[0], deadline)]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._judge(claim, deadline)) for claim in claims]
-        return [task.result() for task in tasks]
+            tasks = [group.create_task(self._judge_parts(claim, deadline)) for claim in claims]
+        return [verdict for task in tasks for verdict in task.result()]
+
+    async def _judge_parts(self, claim: Claim, deadline: float) -> Sequence[ClaimVerdict]:
+        """Judge the parts of a claim, or the whole claim if it has none. If the documents contradict the whole claim,
+        its parts don't count."""
+        if not claim.parts:
+            return [await self._judge(claim, deadline)]
+        whole = replace(claim, parts=())
+        if not self._has_sources:
+            return [await self._judge(whole, deadline)]
+        verdict = await self._judge_by_cross_encoder(whole, deadline)
+        if verdict.reason is None and not _is_contradicted(verdict):
+            return await self._judge_all(claim.parts, deadline)
+        return [verdict if self._escalation is None else await self._escalation.review(verdict, deadline)]
 
     async def _judge(self, claim: Claim, deadline: float) -> ClaimVerdict:
         if not self._has_sources and self._claim_judge is not None:
             return _unjudged(claim, NO_DOCUMENTS)
+        if not claim.question_known and self._is_available:
+            return _unjudged(claim, None)
         verdict = await self._judge_by_cross_encoder(claim, deadline)
         if self._escalation is None or not self._has_sources:
             return verdict
@@ -282,6 +326,28 @@ class ReplyCheck:
             self._running -= 1
             if self._running == 0:
                 self._judge_s += clock() - self._running_since
+
+
+def _is_contradicted(verdict: ClaimVerdict) -> bool:
+    """Return whether a contradiction is the most probable, regardless of a policy's thresholds."""
+    neither = 1.0 - verdict.entailed - verdict.contradicted
+    return verdict.label is Label.CONTRADICTED or verdict.contradicted > max(verdict.entailed, neither)
+
+
+def _with_corrections(verdict: SentenceVerdict) -> Sentence:
+    """Return the sentence as it reads with its corrections."""
+    sentence = verdict.sentence
+    text = str(corrected_sentence(verdict, mark=str)) + sentence.text[len(sentence.text.rstrip()) :]
+    span = Span(sentence.span.start, sentence.span.start + len(text))
+    return structs.replace(sentence, text=text, span=span, plain=plain_code(text) if sentence.in_code else plain(text))
+
+
+def _is_sentence(text: str) -> bool:
+    """Return whether ``text`` is a single sentence without markup other than emphasis."""
+    splitter = IncrementalSplitter()
+    read = [sentence.plain.translate(_EMPHASIS) for sentence in (*splitter.push(text), *splitter.flush())]
+    written = " ".join(text.translate(_EMPHASIS).split())
+    return written != "" and read == [written]
 
 
 def _with_spans_in_reply(verdict: ClaimVerdict, sentence: Sentence) -> ClaimVerdict:

@@ -23,7 +23,15 @@ _WORDLESS = re.compile(
 )
 _ADDRESS_ATTRIBUTE = re.compile(r"(?:href|src)\s*=\s*(?P<value>\"[^\"\s]*\"|'[^'\s]*'|[^\"'\s]+)", re.IGNORECASE)
 _SHOWN = frozenset([FragmentKind.TEXT, FragmentKind.SYNTAX, FragmentKind.ORDINAL, FragmentKind.MARKER])
-_HIDING = frozenset([FragmentKind.STRUCK, FragmentKind.COMMENT, FragmentKind.ATTRIBUTE, FragmentKind.INVISIBLE])
+_HIDING = frozenset(
+    [
+        FragmentKind.STRUCK,
+        FragmentKind.COMMENT,
+        FragmentKind.ATTRIBUTE,
+        FragmentKind.INVISIBLE,
+        FragmentKind.EMPHASIS,
+    ]
+)
 _AFTER_ADDRESS = ".,;:!?)]}>\"'*_"
 _DECORATION = frozenset("😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎👉👇🚀💬🤝▪▫●○■□◆◇▶►➤➜•°©®™´`¨¯¸")
 """Symbols used as greetings or decoration."""
@@ -114,9 +122,13 @@ def _formed_kind(
     text: str, offset: int, found: Sequence[Part], known: KnownText, resolves: Resolves | None
 ) -> str | None:
     """Return the kind of unjudged markup that would form if all unjudged parts, or only the invisible characters, were
-    left out. Return None if no such markup would form."""
+    left out. Unjudged markup that a judge reads, because clients may show it, counts too. Return None if there is none.
+    """
     if all(part.standing is not Standing.UNJUDGED for part in found):
         return None
+    for piece in fragments(text, resolves):
+        if piece.kind not in _SHOWN and piece.spoken.strip():
+            return piece.kind.value
     for gone in (frozenset(part.kind for part in found), frozenset([FragmentKind.INVISIBLE.value])):
         kept = [part.span for part in found if part.standing is not Standing.UNJUDGED or part.kind not in gone]
         rest = "".join(text[span.start - offset : span.end - offset] for span in kept)

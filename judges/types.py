@@ -114,7 +114,8 @@ class Claim:
     ``text`` is the text that the judge reads, and ``span`` is its position in the reply. ``context`` is preceding text
     that is needed to understand a pronoun, a connective or a list item. ``question`` is the question that the claim
     answers, if the claim depends on one. The question isn't judged, but determines which of several things in the
-    evidence is meant.
+    evidence is meant. If ``question_known`` is False, the claim ("Yes.") answers a question that isn't known, so no
+    evidence can support it. ``parts`` are the parts into which an LLM split the claim.
     """
 
     text: str
@@ -122,6 +123,8 @@ class Claim:
     sentence_index: int
     context: str = ""
     question: str = ""
+    parts: tuple["Claim", ...] = ()
+    question_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +235,7 @@ class ClaimVerdict:
 
     ``escalated`` means that the verdict comes from an LLM and does not depend on thresholds; ``explanation`` is then
     the LLM's reasoning. ``correction`` is the statement that the documents support instead of a contradicted claim, if
-    an LLM gave one.
+    an LLM gave one. ``corrected`` has the verdicts on the sentence with its corrections.
     """
 
     claim: Claim
@@ -243,6 +246,7 @@ class ClaimVerdict:
     contradicting_source: Source | None = None
     explanation: str | None = None
     correction: str | None = None
+    corrected: tuple["ClaimVerdict", ...] = ()
     escalated: bool = False
     reason: str | None = None
     judge_score: float | None = None

@@ -142,7 +142,7 @@ def shadow_decisions(policies: PolicySet, log: RequestLog) -> tuple[Decision, ..
         made += (
             decision
             for decision in replay(PolicySet(tuple(together)), log).decisions
-            if decision.policy_id == policy.id
+            if (decision.policy_id, decision.policy_version) == (policy.id, policy.version)
         )
     return tuple(made)
 

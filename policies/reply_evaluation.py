@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from msgspec import Struct, structs
 
 from judges.llm_types import ScoreRequest
-from judges.types import ClaimVerdict, Label
+from judges.types import ClaimVerdict, Label, SentenceVerdict
 from policies import registry
 from policies.base import JudgeOptions, ReplyNeeds
 from policies.evaluation import (
@@ -83,6 +83,15 @@ class ReplySettings:
             or self.question_parts
             or bool(self.score_requests)
         )
+
+    def with_accepted_corrections(self, verdict: SentenceVerdict) -> SentenceVerdict:
+        """Return ``verdict`` without corrections that the documents don't support under the thresholds of every
+        policy."""
+        every = [needs.judging.thresholds for needs in self.needs if needs.judging is not None]
+        if all(thresholds.accept_correction(claim) for thresholds in every for claim in verdict.claims):
+            return verdict
+        claims = tuple(replace(claim, correction=None, corrected=()) for claim in verdict.claims)
+        return structs.replace(verdict, claims=claims)
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> "ReplySettings":
@@ -173,9 +182,10 @@ class ReplyEvaluation:
         self._decisions: list[Decision] = []
         self._claims: list[ClaimVerdict] = []
         self._unjudged: list[UnjudgedText] = []
-        self._withheld: dict[str, set[int]] = {policy.id: set() for policy in policies}
-        self._blocking: set[str] = set()
-        self._spent_ms = dict.fromkeys((policy.id for policy in policies), 0.0)
+        # By policy object, because two versions of a policy apply in a run that began before it was changed.
+        self._withheld: dict[int, set[int]] = {id(policy): set() for policy in policies}
+        self._blocking: set[int] = set()
+        self._spent_ms = {id(policy): 0.0 for policy in policies}
         self._closed = False
 
     @property
@@ -244,9 +254,10 @@ class ReplyEvaluation:
         results = self._evaluate(Phase.MID_EXECUTION, inputs)
         violations = [violation for result in results for violation in result.violations]
         every = [needs.repairs for needs in self.settings.needs if needs.repairs is not None]
-        corrected = tuple(
-            claim for claim in claims if any(repairs.is_corrected(claim, replaceable=replaceable) for repairs in every)
-        )
+        corrected: tuple[ClaimVerdict, ...] = ()
+        if any(repairs.is_corrected(claim, replaceable=replaceable) for repairs in every for claim in claims):
+            # The corrections of a sentence were judged together, so they are also put into it together.
+            corrected = tuple(claim for claim in claims if claim.correction is not None)
         failed = [claim for claim in claims if claim not in corrected]
         uncorrected = any(repairs.needs_correction(claim) for repairs in every for claim in failed)
         if not violations and not uncorrected:
@@ -319,9 +330,9 @@ class ReplyEvaluation:
             results = self._evaluate_alone(phase, inputs, left_out)
         for result in results:
             if result.decision.action is Action.BLOCK:
-                self._blocking.add(result.policy.id)
+                self._blocking.add(id(result.policy))
             if phase is Phase.MID_EXECUTION:
-                self._spent_ms[result.policy.id] += result.decision.latency_ms
+                self._spent_ms[id(result.policy)] += result.decision.latency_ms
         return results
 
     def _evaluate_alone(self, phase: Phase, inputs: PolicyInputs, left_out: Sequence[Citation]) -> list[PolicyResult]:
@@ -341,7 +352,7 @@ class ReplyEvaluation:
     ) -> PolicyInputs | None:
         """Return the inputs for the reply that ``policy`` would have delivered alone, or None if it is the same
         reply."""
-        own = frozenset(self._withheld[policy.id])
+        own = frozenset(self._withheld[id(policy)])
         removes = needs.repairs is not None and needs.repairs.leaves_out_unjudged(replaceable=inputs.strippable)
         restored = [
             citation
@@ -368,14 +379,14 @@ class ReplyEvaluation:
                 or repairs.is_corrected(claim, replaceable=replaceable)
                 for claim in claims
             ):
-                self._withheld[policy.id].update(claim.claim.sentence_index for claim in claims)
+                self._withheld[id(policy)].update(claim.claim.sentence_index for claim in claims)
 
     def _close(self, mid: Sequence[PolicyResult]) -> list[PolicyResult]:
         """Record a single ``mid_execution`` decision for each policy, with the total time of all its checks."""
         self._closed = True
         closed = [
             structs.replace(
-                result, decision=structs.replace(result.decision, latency_ms=self._spent_ms[result.policy.id])
+                result, decision=structs.replace(result.decision, latency_ms=self._spent_ms[id(result.policy)])
             )
             for result in mid
         ]
@@ -384,7 +395,7 @@ class ReplyEvaluation:
 
     def _blocking_needs(self) -> list[ReplyNeeds]:
         paired = zip(self._policies, self.settings.needs, strict=True)
-        return [needs for policy, needs in paired if policy.id in self._blocking]
+        return [needs for policy, needs in paired if id(policy) in self._blocking]
 
     def _stripping_needs(self) -> list[ReplyNeeds]:
         return [needs for needs in self.settings.needs if needs.strips] if self._inputs.strippable else []

@@ -1,6 +1,7 @@
 """``/v1/runs``: the runs of multi-step agents."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import orjson
@@ -47,26 +48,27 @@ async def start_run(request: Request, caller: CallerDep) -> Response:
 @router.post("/{run_id}/retrieval")
 async def record_retrieval(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """Record a retrieved document and check it."""
-    chunk = read_run_document(await _body(request))
+    body = await _body(request)
+    chunk = read_run_document(body)
     if caller.key is not None:
         caller.key.check_documents([chunk], lambda _: "collection")
-    return _answer(await _runs(request).record_document(run_id, chunk, caller=caller))
+    return _answer(await _runs(request).record_document(run_id, chunk, caller=replace(caller, body=body)))
 
 
 @router.post("/{run_id}/grounding")
 async def record_grounding(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """Record scores, citations, unsupported claims and a confidence value, and check the scores."""
-    return _answer(
-        await _runs(request).record_grounding(run_id, read_grounding_report(await _body(request)), caller=caller)
-    )
+    body = await _body(request)
+    reported = read_grounding_report(body)
+    return _answer(await _runs(request).record_grounding(run_id, reported, caller=replace(caller, body=body)))
 
 
 @router.post("/{run_id}/complete")
 async def complete_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """Complete a run and check everything recorded in it."""
-    return _answer(
-        await _runs(request).complete(run_id, read_run_completion(await _body(request)).result, caller=caller)
-    )
+    body = await _body(request)
+    result = read_run_completion(body).result
+    return _answer(await _runs(request).complete(run_id, result, caller=replace(caller, body=body)))
 
 
 @router.get("/{run_id}")

@@ -95,12 +95,25 @@ def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
     for name in ("best_source", "contradicting_source"):
         if name in stored:
             stored[name]["content"] = ""
+    if verdict.corrected:
+        stored["corrected"] = [_to_json(_scores_of(each)) for each in verdict.corrected]
     if how is not StoreText.FULL:
         stored["claim"]["text"] = ELLIPSIS
         stored.pop("explanation", None)
         if "correction" in stored:
             stored["correction"] = ELLIPSIS
     return {"verdict": stored}
+
+
+def _scores_of(verdict: ClaimVerdict) -> ClaimVerdict:
+    """Return what policies need to know of a verdict on a corrected sentence. The log contains its text elsewhere."""
+    return ClaimVerdict(
+        claim=replace(verdict.claim, text=ELLIPSIS, context=""),
+        label=verdict.label,
+        entailed=verdict.entailed,
+        contradicted=verdict.contradicted,
+        escalated=verdict.escalated,
+    )
 
 
 def _to_json(value: Any) -> Any:

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from app.events.recorder import RequestRecorder, Timings
 from app.gateway.retrieval import Retrieval
 from app.protocols.documents import ParsedRequest
-from app.protocols.documents.parsed_request import last_message, question_of, questions_of, written_by_user
+from app.protocols.documents.last_turn import last_turns
+from app.protocols.documents.parsed_request import MAX_CONVERSATION_CHARS, question_of, questions_of, user_texts
 from app.reply.checks.final_checks import FinalCheck
 from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice
@@ -72,7 +73,7 @@ class GovernedChoices:
         evaluation = _evaluate(self._policies, self._context)
         check = None
         if self._evidence is not None:
-            check = _open_check(self._checker, self._evidence, evaluation.settings, self._context)
+            check = _open_check(self._checker, self._evidence, evaluation.settings, self._context, index)
         return Choice(index, context=self._context, timings=self._timings, evaluation=evaluation, check=check)
 
     async def add_documents(self, documents: Sequence[Chunk]) -> None:
@@ -95,7 +96,7 @@ def shadow_check(
     """Create the check that judges an unchanged reply for the shadow policies."""
     settings = policies.reply_settings
     return ShadowCheck(
-        lambda: _open_check(checker, evidence, settings, context),
+        partial(_open_check, checker, evidence, settings, context),
         context.names,
         judges_reasoning=PolicySet(policies.shadow).reply_settings.reasoning_action == "judge",
     )
@@ -113,8 +114,9 @@ def _evaluate(policies: PolicySet, context: ReplyContext) -> ReplyEvaluation:
 
 
 def _open_check(
-    checker: GroundingChecker, evidence: EvidenceIndex, settings: ReplySettings, context: ReplyContext
+    checker: GroundingChecker, evidence: EvidenceIndex, settings: ReplySettings, context: ReplyContext, index: int
 ) -> ReplyCheck:
+    turn = context.turn(index)
     return checker.reply(
         evidence,
         thresholds=settings.judging.thresholds,
@@ -125,8 +127,10 @@ def _open_check(
         correct=settings.corrects and context.strippable,
         is_json=context.is_json,
         question=context.asked,
-        message=context.message,
+        message=turn.message,
+        unread=turn.unread,
         conversation=context.conversation,
+        prefill=turn.prefill,
         resolves=partial(names_only_documents, names=context.names),
     )
 
@@ -145,7 +149,8 @@ def reply_context(
     decision, available = retrieval.decision, checker.available
     judges = retrieval.shadowed or retrieval.mode is not Mode.UNTOUCHED
     body, query = (parsed.body, parsed.query) if judges else ({}, None)  # only a judge needs the question
-    message = query or last_message(body)
+    texts = user_texts(body, query)
+    message = texts[-1] if texts else ""
     unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
     return ReplyContext(
         request_id=request_id,
@@ -165,10 +170,10 @@ def reply_context(
         final_checks=final_checks,
         earlier=retrieval.earlier,
         is_json=parsed.is_json,
-        message=message,
+        turns=last_turns(body, evidence=[chunk.text for chunk in parsed.chunks]),
         asked=question_of(message),
         question=questions_of(message),
-        conversation=written_by_user(body, query),
+        conversation="\n".join(texts)[-MAX_CONVERSATION_CHARS:],
         documents_may_follow=parsed.late,
     )
 

@@ -26,7 +26,8 @@ from app.reply.judged_sentence import JudgedSentence, policy_claims
 from app.reply.text_buffer import SentenceBuffer
 from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_REPLY_CHARS, MAX_INLINE_SENTENCES, FreedInSteps, run
-from judges.types import Chunk, ClaimVerdict, Label, Sentence, SentenceVerdict, Span
+from judges.text.corrections import corrected_sentence
+from judges.types import Chunk, Label, Sentence, SentenceVerdict, Span
 from policies.citations.extraction import SpanIndex
 from policies.grounding.sentence_checks import unjudged_texts
 from policies.policy_selection import ReplyEvaluation, SentenceDecision
@@ -43,7 +44,8 @@ class Choice:
 
     ``texts`` contains the delivered texts by field. ``incoming`` is text that hasn't been split and judged yet.
     ``inline`` separates reasoning from the answer, and is None once the answer has begun. ``held`` contains outputs
-    that wait for the end of the reply.
+    that wait for the end of the reply. ``edited`` means that sentences were left out or corrected, so the sentences
+    after them may read differently.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Choice:
         self.is_json = context.is_json
         self.closing = False
         self.ended = False
+        self.edited = False
         self.finish: ChoiceFinish | None = None
         self.frame = _EMPTY_FRAME
         self.received = 0
@@ -78,7 +81,7 @@ class Choice:
         self._latest: dict[str | None, JudgedSentence] = {}
         self._reasoned = 0
         self._times: dict[int, tuple[float, float]] = {}
-        self._starts_over = False
+        self._repeatable: Iterator[str] = iter(())
         self._decided = False
         opening = evaluation.start_before_call()
         self._opening, self._cause = opening.action, opening.cause
@@ -109,16 +112,22 @@ class Choice:
     async def check(self, sentence: Sentence) -> SentenceVerdict:
         if self._check is None:
             return SentenceVerdict(sentence=sentence, label=Label.NOT_A_CLAIM)
-        complete_ms = self._timings.elapsed_ms()
+        complete_ms, _ = self._times.get(sentence.index) or (self._timings.elapsed_ms(), 0.0)
         verdict = await self._check.check(sentence)
         if self._context.unjudged is not None:
             # The reply isn't judged, so the claims have no verdicts. Only the parts of the sentence that make no
             # statement are used.
             return replace(verdict, claims=(), label=Label.NOT_A_CLAIM)
-        if any(claim.correction is not None for claim in verdict.claims):
-            verdict = await self._check.with_sound_corrections(verdict)
+        if any(claim.corrected for claim in verdict.claims):
+            verdict = self._evaluation.settings.with_accepted_corrections(verdict)
         self._times[sentence.index] = (complete_ms, self._timings.elapsed_ms())
         return verdict
+
+    async def reread(self, verdict: SentenceVerdict) -> SentenceVerdict:
+        """Judge a sentence again if it reads differently because sentences before it were left out or corrected."""
+        if self._check is None or await self._check.reads_as_before(verdict.sentence):
+            return verdict
+        return await self.check(verdict.sentence)
 
     async def run_final_checks(self) -> None:
         """Run the slow checks of the whole reply. Await this once, before ``decide_end``."""
@@ -234,16 +243,16 @@ class Choice:
         self._add(judged)
         return text
 
-    def correct(self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], text: OutgoingText) -> OutgoingText:
-        """Release the sentence with the corrections of ``claims`` marked in it. If the sentence also contains other
-        claims, the corrections replace the whole sentence."""
-        corrections = [(_raw(verdict.sentence, claim), claim.correction or "") for claim in claims]
-        alone = len(claims) == len(policy_claims([verdict]))
-        text, standing = corrected(text, corrections, inside=alone)
+    def correct(self, verdict: SentenceVerdict, text: OutgoingText) -> OutgoingText:
+        """Release the sentence with the corrections of its claims in it."""
+        made = corrected_sentence(verdict)
+        if self._check is not None:
+            self._check.correct(verdict)
+            self.edited = True
         judged = self._judged(verdict)
-        text, end = self._follow(text, judged.field)
-        start = end - len(text.text) + text.text.rindex(standing)
-        judged.corrected = Span(start, start + len(standing))
+        text, end = self._follow(corrected(text, made), judged.field)
+        end -= len(made.after)
+        judged.corrected = Span(end - len(made.text), end)
         self.findings.repairs.corrected += 1
         self._add(judged)
         return text
@@ -286,6 +295,7 @@ class Choice:
 
     def strip(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
         """Leave out the sentence and continue the reply."""
+        self._leave_out(verdict.sentence)
         self.withhold(verdict, text)
         self.findings.repairs.stripped += 1
 
@@ -305,6 +315,12 @@ class Choice:
                 judged.offset = judged.corrected = None
         if not self._decided:
             self._evaluation.abort()
+
+    def _leave_out(self, sentence: Sentence) -> None:
+        """Read the sentences after ``sentence`` without it."""
+        if self._check is not None:
+            self._check.leave_out(sentence)
+            self.edited = True
 
     def _add(self, judged: JudgedSentence) -> None:
         judged.times = self._times.pop(judged.verdict.sentence.index, None)
@@ -329,7 +345,8 @@ class Choice:
         self.findings.sentences[-1].retracted = True
         self._evaluation.retract(verdict.claims, self._unjudged_texts(verdict))
         self.findings.repairs.regenerations += 1
-        self._starts_over = True
+        shown = [judged.verdict.sentence.text.strip() for judged in self.findings.sentences if judged.shown]
+        self._repeatable = iter(shown)
         self.inline = InlineReasoning()
         self.finish, self.closing, self.received = None, False, 0
         self.incoming.restart(verdict.sentence.index)
@@ -337,12 +354,14 @@ class Choice:
         self.findings.retract(self.incoming.taken, released=self.released_content)
 
     def repeats(self, sentence: Sentence) -> bool:
-        """Return whether the further call has begun by repeating delivered sentences, of which ``sentence`` is one."""
-        if not self._starts_over:
-            return False
-        shown = {judged.verdict.sentence.text.strip() for judged in self.findings.sentences if judged.shown}
-        self._starts_over = sentence.text.strip() in shown
-        return self._starts_over
+        """Return whether the further call has so far only repeated the delivered sentences, of which ``sentence`` is
+        one. A repeated sentence isn't delivered, so later sentences are read without it."""
+        repeats = sentence.text.strip() == next(self._repeatable, None)
+        if not repeats:
+            self._repeatable = iter(())
+        else:
+            self._leave_out(sentence)
+        return repeats
 
     # Event log
 
@@ -389,9 +408,3 @@ class Choices:
 
     async def add_documents(self, documents: Sequence[Chunk]) -> None:
         await self._opener.add_documents(documents)
-
-
-def _raw(sentence: Sentence, claim: ClaimVerdict) -> str:
-    """Return the text of a claim as it is written in the sentence."""
-    start, span = sentence.span.start, claim.claim.span
-    return sentence.text[span.start - start : span.end - start].strip()

@@ -10,6 +10,7 @@ from app.events.request_record import ChoiceRecord
 from app.protocols.common.known_fields import REASONING
 from app.protocols.common.stream_events import SupportingPassage, UpstreamCitation
 from app.protocols.documents import Options
+from app.protocols.documents.last_turn import UNKNOWN, LastTurn
 from app.reply.checks.final_checks import FinalCheck
 from app.reply.citation_annotations import annotations_of, cite_reply, cited_by_upstream
 from app.reply.judged_sentence import (
@@ -44,9 +45,9 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     the reply. They use ``citation_checker`` and ``earlier``, which contains the claims of earlier replies in the run.
     ``strippable`` means that sentences can be left out or replaced. ``is_json`` means that the reply must be JSON.
     ``indivisible`` means that the reply must be JSON and is held. If text in it would be left out, the whole reply is
-    blocked instead. ``message`` is the user's last message, ``asked`` is the question in it, ``question`` contains all
-    of its questions, and ``conversation`` contains everything that the user wrote. ``documents_may_follow`` means that
-    the reply may contain documents."""
+    blocked instead. ``asked`` is the question in the user's last message, ``question`` contains all of its questions,
+    and ``conversation`` contains everything that the user wrote. ``turns`` contains the last turn of each prompt.
+    ``documents_may_follow`` means that the reply may contain documents."""
 
     request_id: str
     options: Options
@@ -66,11 +67,15 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     earlier: Sequence[Claim] = ()
     citation_checker: Callable[[], CitationChecker | None] | None = None
     is_json: bool = False
-    message: str = ""
+    turns: Sequence[LastTurn] = (UNKNOWN,)
     asked: str = ""
     question: str = ""
     conversation: str = ""
     documents_may_follow: bool = False
+
+    def turn(self, index: int) -> LastTurn:
+        """Return the last turn of the prompt that the choice at ``index`` replies to."""
+        return self.turns[min(index * len(self.turns) // self.expected, len(self.turns) - 1)]
 
     def policy_inputs(self, **found: Any) -> PolicyInputs:
         """Build the inputs for policies, with the findings ``found`` on the reply."""

@@ -1,7 +1,6 @@
 """Builds the delivered text of a choice for each of its fields. Closes gaps where sentences are left out, inserts
 corrections, and chooses the text that replaces a blocked reply."""
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,16 +9,12 @@ from typing import Any
 
 from app.protocols.common.logprobs import places_of
 from app.protocols.common.stream_events import TextDelta, TextSlice
-from app.reply.corrections import MARK, marked_parts
+from judges.text.corrections import LEAD, CorrectedSentence
 from judges.types import Sentence, Span
 
 DEFAULT_REPLACEMENT = "I can't answer that from the documents provided."
 """The text that replaces a blocked reply if the policies set no ``abstention_response``."""
 
-_LEAD = re.compile(
-    r"(?P<gap>\s*)"
-    r"(?P<marker>(?:>[ \t]?){0,8}(?:(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+)?)"
-)
 _BULLETS = "-*+•◦‣▪–—"
 
 
@@ -103,7 +98,7 @@ def _bullet(marker: str) -> str:
 
 
 def lead_of(text: str) -> Lead:
-    found = _LEAD.match(text)
+    found = LEAD.match(text)
     if found is None:
         return Lead()
     begins_line = "\n" in found["gap"] or not found["gap"]
@@ -134,29 +129,10 @@ def replacement_text(abstention: str | None, *, is_json: bool) -> str:
     return "" if is_json else abstention or DEFAULT_REPLACEMENT
 
 
-def correction(texts: Sequence[str]) -> str:
-    """Return the replacement for a sentence that documents contradict."""
-    return f"{MARK}{' '.join(' '.join(texts).split())}]"
-
-
-def corrected(piece: OutgoingText, corrections: Sequence[tuple[str, str]], *, inside: bool) -> tuple[OutgoingText, str]:
-    """Apply ``corrections`` to ``piece``. Each is a pair of the wrong text and its correction. With ``inside``, the
-    corrections are marked inside the sentence if possible. Otherwise, they replace the sentence. A list item remains a
-    list item, and a table row remains a table row."""
-    lead = lead_of(piece.text)
-    body = piece.text[len(lead.gap) + len(lead.marker) :]
-    is_row = body.startswith("|")
-    parts = [(_without_lead(said), correction) for said, correction in corrections]
-    standing = marked_parts(body, parts) if inside and not is_row else None
-    standing = correction([said for _, said in corrections]) if standing is None else standing
-    text = lead.gap + lead.marker + (f"| {standing} |" if is_row else standing)
-    changed = OutgoingText(text=text, slices=(TextSlice(frame=piece.slices[0].frame, text=text),), lead=len(text))
-    return changed, standing
-
-
-def _without_lead(text: str) -> str:
-    lead = lead_of(text)
-    return text[len(lead.gap) + len(lead.marker) :]
+def corrected(piece: OutgoingText, sentence: CorrectedSentence) -> OutgoingText:
+    """Replace the sentence in ``piece`` with its corrected text. The white space before it stays."""
+    text = f"{lead_of(piece.text).gap}{sentence}"
+    return OutgoingText(text=text, slices=(TextSlice(frame=piece.slices[0].frame, text=text),), lead=len(text))
 
 
 class DeliveredText:

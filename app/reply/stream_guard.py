@@ -199,6 +199,8 @@ class StreamGuard:
         verdict = await item.verdict
         if choice.findings.blocked:
             return ()
+        if choice.edited:
+            verdict = await choice.reread(verdict)
         text = OutgoingText(text="".join(piece.text for piece in item.slices), slices=item.slices)
         is_short = len(verdict.sentence.text) <= MAX_INLINE_CHARS
         decision = await run(is_short, choice.decide, verdict)
@@ -223,10 +225,7 @@ class StreamGuard:
             if not any(map(str.isalnum, text.text)):
                 choice.strip(verdict, text)
                 return ()
-        if decision.corrected:
-            text = choice.correct(verdict, decision.corrected, text)
-        else:
-            text = choice.deliver(verdict, text, left_out)
+        text = choice.correct(verdict, text) if decision.corrected else choice.deliver(verdict, text, left_out)
         # A unary reply gets all claims at its end, so none are attached here.
         claims = choice.latest_claims() if self._options.streams or not text.text else []
         support = choice.findings.support()

@@ -39,7 +39,9 @@ class StepOutcome:
             action=strictest([Action(decision["action"]) for decision in decisions]),
             decisions=decisions,
             blocked_by=blocking[0] if blocking else None,
-            abstention_response=_abstention({decision["policy_id"] for decision in blocking}, policies),
+            abstention_response=_abstention(
+                {(decision["policy_id"], decision["policy_version"]) for decision in blocking}, policies
+            ),
             made=made,
         )
 
@@ -85,5 +87,5 @@ def _outcome(policies: PolicySet, made: Sequence[Decision]) -> StepOutcome:
     return StepOutcome.of([decision_to_dict(decision) for decision in made], policies.policies, made)
 
 
-def _abstention(blocking: set[str], policies: Sequence[Policy]) -> str | None:
-    return first_abstention(reply_needs(policy) for policy in policies if policy.id in blocking)
+def _abstention(blocking: set[tuple[str, int]], policies: Sequence[Policy]) -> str | None:
+    return first_abstention(reply_needs(policy) for policy in policies if (policy.id, policy.version) in blocking)

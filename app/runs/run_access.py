@@ -23,10 +23,12 @@ LARGEST_RUN = 4 * 1024 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCaller:
     """The caller of the runs API. ``key`` is its gateway key, and ``repeat`` is its ``Idempotency-Key``. Repeating a
-    call with the same idempotency key changes nothing."""
+    call with the same idempotency key changes nothing. ``body`` is the body of the call. A call with another body is
+    not a repetition."""
 
     key: GatewayKey | None = None
     repeat: str | None = None
+    body: bytes = b""
 
     @property
     def prefix(self) -> str | None:
@@ -71,10 +73,23 @@ def check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id")
         )
 
 
-async def repeated_step(connection: AsyncConnection, run: RunRow, kind: StepKind, repeat: str | None) -> RunStep | None:
-    """Return the step that an earlier call with this idempotency key added to the run, or None if there is none."""
+def call_digest(run_id: str, caller: RunCaller) -> str | None:
+    """Return a digest of a call's body, or None if the call has no idempotency key."""
+    if caller.repeat is None:
+        return None
+    return hashlib.blake2b(caller.body, digest_size=16, key=run_id.encode()).hexdigest()
+
+
+async def repeated_step(connection: AsyncConnection, run: RunRow, kind: StepKind, caller: RunCaller) -> RunStep | None:
+    """Return the step that an earlier call with this idempotency key added to the run, or None if there is none. Raises
+    InvalidRequestError if the earlier call was a different one."""
+    repeat = caller.repeat
     found = None if repeat is None else await repository.step_with_key(connection, run.run_id, repeat)
-    if found is not None and found.kind != kind:
+    if found is None:
+        return None
+    # Steps that an earlier version stored have no digest.
+    digest = call_digest(run.run_id, caller)
+    if found.kind != kind or found.data.get("call_digest", digest) != digest:
         raise key_reused(repeat)
     return found
 

@@ -68,7 +68,7 @@ def run_trace_to_dict(view: RunView) -> dict[str, Any]:
 
 
 def _data(step: RunStep, chunks: Sequence[Chunk]) -> dict[str, Any]:
-    data = {name: value for name, value in step.data.items() if name != "request_id"}
+    data = {name: value for name, value in step.data.items() if name not in ("request_id", "call_digest")}
     return {**data, "citations": shown(data["citations"], chunks)} if "citations" in data else data
 
 

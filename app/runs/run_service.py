@@ -35,6 +35,7 @@ from app.runs.run_access import (
     ANYONE,
     RUN_ID,
     RunCaller,
+    call_digest,
     check_open,
     find_run,
     key_reused,
@@ -165,7 +166,7 @@ class RunService:
     async def _repeated_start(self, connection: AsyncConnection, asked: RunRow, caller: RunCaller) -> StepResult:
         """Handle a call with the idempotency key of the call that started the run. Return the result of that call."""
         run = await find_run(connection, asked.run_id, caller)
-        earlier = await repeated_step(connection, run, StepKind.START, caller.repeat)
+        earlier = await repeated_step(connection, run, StepKind.START, caller)
         if earlier is None or (run.agent, run.model) != (asked.agent, asked.model):
             raise key_reused(caller.repeat)
         pinned = await self._versions.of(connection, run)
@@ -307,7 +308,7 @@ class RunService:
         async with self.database.write() as connection:
             run = await find_run(connection, run_id, caller, lock=True)
             pinned = await self._versions.of(connection, run)
-            if (earlier := await repeated_step(connection, run, kind, caller.repeat)) is not None:
+            if (earlier := await repeated_step(connection, run, kind, caller)) is not None:
                 return self._repetition(run, pinned, earlier)
             self._check_accepts(run, kind)
             steps = await repository.steps(connection, run_id) if ends else ()
@@ -322,6 +323,8 @@ class RunService:
             recorder = self._step_log.recorder(run, kind, now)
             made = stored_json(outcome.made, self.settings.store_text)
             data = {**given.data, "request_id": recorder.request_id}
+            if (digest := call_digest(run_id, caller)) is not None:
+                data["call_digest"] = digest
             step = RunStep(seq=run.version + 1, ts=now, kind=kind, data=data, decisions=made, key=caller.repeat)
             counts = {name: count + given.counts.get(name, 0) for name, count in run.counts.items()}
             status = COMPLETED if ends else OPEN

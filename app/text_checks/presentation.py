@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from app.reply.corrections import marked
 from app.text_checks.service import Checked
+from judges.text.corrections import marked
 from judges.types import ClaimVerdict, GroundingReport, ReplyVerdict, Source
 from policies.policy_selection import decision_to_dict
 

@@ -12,16 +12,17 @@ from policies.base import RulesError
 from policies.grounding.evaluator import GroundingRules
 from policies.registry import parse_rules
 
-_FIELDS = frozenset({"text", "sources", "documents", "policy", "options"})
+_FIELDS = frozenset({"text", "question", "sources", "documents", "policy", "options"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """A request for a text check. ``policy`` is the id or name of a policy, and ``options`` contains rules to use
-    instead. At most one of the two is set. ``paths`` contains the path in the request of each document in ``chunks``.
-    """
+    """A request for a text check. ``question`` is the user's message that the text answers, or None if it isn't known.
+    ``policy`` is the id or name of a policy, and ``options`` contains rules to use instead. At most one of the two is
+    set. ``paths`` contains the path in the request of each document in ``chunks``."""
 
     text: str
+    question: str | None = None
     chunks: tuple[Chunk, ...]
     paths: tuple[str, ...]
     policy: str | None = None
@@ -43,7 +44,8 @@ def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
     if policy is not None and options is not None:
         raise InvalidRequestError("options: cannot be combined with policy, which has its own rules.", param="options")
     return CheckRequest(
-        text=_text(body.get("text"), limits),
+        text=_text(body.get("text"), "text", limits),
+        question=None if body.get("question") is None else _text(body["question"], "question", limits),
         chunks=tuple(documents.chunks),
         paths=tuple(documents.paths),
         policy=policy,
@@ -51,12 +53,12 @@ def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
     )
 
 
-def _text(text: Any, limits: Limits) -> str:
+def _text(text: Any, name: str, limits: Limits) -> str:
     if not isinstance(text, str):
-        refuse("text", "a string", text)
+        refuse(name, "a string", text)
     if len(text) > limits.document_chars:
         raise InvalidRequestError(
-            f"text: {len(text)} characters exceed the limit of {limits.document_chars}.", param="text"
+            f"{name}: {len(text)} characters exceed the limit of {limits.document_chars}.", param=name
         )
     return text
 

@@ -13,6 +13,7 @@ from app.events.records import EventLog, RecordedRequest
 from app.events.request_record import ChoiceRecord, ReplyOutcome, RetrievalOutcome
 from app.gateway.request_lifetime import RequestLifetime
 from app.protocols.documents.document_extraction import Limits
+from app.protocols.documents.parsed_request import question_of
 from app.reply.checks.final_checks import FinalCheck, WholeReply, run_final_checks
 from app.reply.citation_annotations import cite_reply
 from app.reply.inline_reasoning import blank_reasoning
@@ -234,6 +235,9 @@ class TextChecks:
             max_claims=settings.judging.max_claims,
             correct=settings.corrects,
             llm=llm,
+            question=question_of(request.question or ""),
+            message=request.question,
+            conversation=request.question or "",
             resolves=partial(names_only_documents, names=names),
         )
         # A check doesn't leave out any text, so reasoning that would be left out of a reply is judged.
@@ -245,7 +249,7 @@ class TextChecks:
             policy=policy,
             evaluation=evaluation,
             reply=reply,
-            read=await _judge_all(reply, answer),
+            read=[settings.with_accepted_corrections(each) for each in await _judge_all(reply, answer)],
             by=self.checker.named(llm=llm) if can_judge else None,
             citation_checker=partial(self.checker.citation_checker, evidence) if can_judge else None,
         )
@@ -300,12 +304,8 @@ async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
 
     sentences = await run(len(text) <= MAX_INLINE_SPLIT_CHARS, split)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_judge_one(reply, sentence)) for sentence in sentences]
+        tasks = [group.create_task(reply.check(sentence)) for sentence in sentences]
     return [task.result() for task in tasks]
-
-
-async def _judge_one(reply: ReplyCheck, sentence: Sentence) -> SentenceVerdict:
-    return await reply.with_sound_corrections(await reply.check(sentence))
 
 
 def _sentences(verdicts: Sequence[SentenceVerdict], text: str, names: DocumentNames) -> list[JudgedSentence]:

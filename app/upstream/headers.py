@@ -21,6 +21,9 @@ _NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie"
     "x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix",
     "x-forwarded-host", "x-original-host", "x-override-url", "x-real-url", "x-envoy-original-path",
     "x-http-path-override", "x-accel-redirect", "x-http-method", "x-http-method-override", "x-method-override",
+    # All callers share the upstream's account, and one call can become several upstream requests. An upstream would
+    # take different requests with the same idempotency key for repetitions of one.
+    "idempotency-key", "x-idempotency-key", "repeatability-request-id", "repeatability-first-sent",
 }  # fmt: skip
 _RETURNED = frozenset(
     {"content-type", "request-id", "x-request-id", "apim-request-id", "x-ms-request-id", "retry-after",

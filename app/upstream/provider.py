@@ -164,12 +164,14 @@ class Provider:
             repeatable = request.repeatable and request.replayable
             result = result_of_error(error, replayable=request.replayable, repeatable=repeatable)
         else:
-            result = result_of_response(
-                response,
-                repeatable=request.repeatable and request.replayable,
-                retry_429=spec.retry_429,
-                max_retry_after=spec.max_retry_after,
-            )
+            result = AttemptResult(response=response)
+            if not response.is_success:
+                result = result_of_response(
+                    response,
+                    repeatable=request.repeatable and request.replayable,
+                    retry_429=spec.retry_429,
+                    max_retry_after=spec.max_retry_after,
+                )
         self.health.note(result.kind)
         return result
 

@@ -32,6 +32,7 @@ async def judge(checker: GroundingChecker, row: dict[str, Any]) -> GroundingRepo
         await checker.prepare(given),
         thresholds=Thresholds(),
         question=row["question"],
+        message=row["question"],
         conversation=row["question"],
         resolves=lambda bracket: names_only_documents(bracket, names),
     )

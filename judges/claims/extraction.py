@@ -60,6 +60,8 @@ class HeuristicClaimExtractor:
         languages: codes of the phrase tables to use. Raises ValueError for a language without a table.
         message: the user's message, which a "yes" or a courtesy may answer. None means that it isn't known, "" that
             there is none.
+        unread: whether a "yes" may also answer other text that isn't known. If the message asks nothing, that text may
+            have asked.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class HeuristicClaimExtractor:
         *,
         known: KnownText | None = None,
         message: str | None = "",
+        unread: bool = False,
         resolves: Resolves | None = None,
         languages: Sequence[str] = LANGUAGES,
     ) -> None:
@@ -74,6 +77,7 @@ class HeuristicClaimExtractor:
         self._harmless = HarmlessText(known or AnyText(), languages)
         self._resolves = resolves
         self._message = message
+        self._unread = unread
         self._is_polite = lru_cache(maxsize=256)(self._has_only_courtesies)
         self._contexts = ContextFinder(self._rules, self._stated)
         # Cached, because each sentence is read again as context of the next.
@@ -96,7 +100,8 @@ class HeuristicClaimExtractor:
         whole = _trimmed(sentence.text, 0, len(sentence.text))
         clauses = self._clauses_of(sentence, pieces)
         if not number and (answered := self._answered(spoken(pieces), clauses, previous)) is not None:
-            return [_claim(sentence, _Clause(answered, *whole))]
+            answer, known = answered
+            return [_claim(sentence, _Clause(answer, *whole), question_known=known)]
         above = self._contexts.above(sentence, previous)
         claims: list[Claim] = []
         before: str | None = None
@@ -128,7 +133,7 @@ class HeuristicClaimExtractor:
 
     def _find_clauses(self, sentence: Sentence, pieces: Sequence[Fragment]) -> list[_Clause]:
         text = sentence.text
-        if sentence.in_code or _CODE.match(text):
+        if not pieces or sentence.in_code or _CODE.match(text):
             return []
         marked = pieces[0].kind is FragmentKind.MARKER
         if (marked or _NOTE.match(text)) and self._harmless.is_footnote(spoken(pieces)):
@@ -217,23 +222,31 @@ class HeuristicClaimExtractor:
             resolves is None or all(resolves(f"[{number}]") for number in _DIGITS.findall(attribution))
         )
 
-    def _answered(self, text: str, clauses: Sequence[_Clause], previous: Sequence[Sentence]) -> str | None:
+    def _answered(self, text: str, clauses: Sequence[_Clause], previous: Sequence[Sentence]) -> tuple[str, bool] | None:
         """If ``text`` answers the preceding question with "yes", "no" or a courtesy that may mean either, return the
-        question followed by ``text``. If only the beginning of ``text`` is a courtesy and the rest makes claims
-        (``clauses``), return ``text`` alone. If it isn't an answer, return None."""
+        question followed by ``text``, and True. If the question isn't known, return ``text`` alone, and False. If only
+        the beginning of ``text`` is a courtesy and the rest makes claims (``clauses``), return ``text`` alone, and
+        True. If it isn't an answer, return None."""
         harmless = self._harmless
         if not harmless.is_answer(text):
             return None
         asked, stated = self._contexts.asked_before(previous, self._message_before(previous), self._is_polite)
+        if asked is None and self._message is not None:
+            stated = stated or harmless.asks_nothing(self._message)  # "You're welcome!" replies to "Thanks!"
         if not harmless.answers(text, asked, stated=stated):
             return None
-        return text if not asked or (clauses and harmless.prefix(text)) else f"{asked} {text}"
+        if clauses and harmless.prefix(text):
+            return text, True
+        return (text, False) if not asked or harmless.asks_nothing(asked) else (f"{asked} {text}", True)
 
     def _message_before(self, previous: Sequence[Sentence]) -> str | None:
-        """Return the user's message, or the paragraph with the question if the message is long."""
+        """Return the user's message, or the paragraph with the question if the message is long. Return None if it isn't
+        known what the user asked."""
         message = self._message
         question = previous[0].plain if previous and previous[0].index < 0 else ""
-        if message is None or len(message) <= _MAX_MESSAGE:
+        if message is None or (self._unread and self._harmless.asks_nothing(message)):
+            return None
+        if len(message) <= _MAX_MESSAGE:
             return message or question
         at = message.rfind(question) if question else -1
         if at < 0:
@@ -251,8 +264,8 @@ class HeuristicClaimExtractor:
         return bool(nearest and self._rules.labels.match(fold(nearest))) and self._harmless.is_label(text, numbers=True)
 
     def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:
-        """Return the claim in a table row: each cell, preceded by its column's name. The first row of a table is its
-        header, which is a claim only if one of its cells is not a label.
+        """Return the claim in a table row: each cell, preceded by its column's name. Known names in a column of sources
+        are left out. The first row of a table is its header, which is a claim only if one of its cells is not a label.
         """
         header, values = self._header(previous), self._cells(sentence.text)
         self._rows[sentence.index] = (sentence, values if header is None else header)
@@ -263,7 +276,11 @@ class HeuristicClaimExtractor:
         if header is None:
             told = [value for value in values if value and not self._harmless.is_label(value)]
             return [_Clause(", ".join(value for value in values if value), start, end)] if told else []
-        return [_Clause(verbalise_row(header, values), start, end)]
+        if len(header) == len(values):
+            listed = map(self._is_listed_source, values, (f"{name}:" for name in header))
+            values = ["" if is_source else value for value, is_source in zip(values, listed, strict=True)]
+        stated = verbalise_row(header, values)
+        return [_Clause(stated, start, end)] if stated else []
 
     def _header(self, previous: Sequence[Sentence]) -> Sequence[str] | None:
         """Return the cells of the header row of the table that continues after ``previous``, or None if there is no
@@ -301,13 +318,16 @@ def _continues_table(above: Sentence) -> bool:
     return ROW.match(above.text) is not None and "\n\n" not in above.text
 
 
-def _claim(sentence: Sentence, clause: _Clause, *, context: str = "", question: str = "") -> Claim:
+def _claim(
+    sentence: Sentence, clause: _Clause, *, context: str = "", question: str = "", question_known: bool = True
+) -> Claim:
     return Claim(
         text=clause.text,
         span=Span(sentence.span.start + clause.start, sentence.span.start + clause.end),
         sentence_index=sentence.index,
         context=context,
         question=question,
+        question_known=question_known,
     )
 
 

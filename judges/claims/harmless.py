@@ -11,7 +11,7 @@ from typing import Final
 
 from judges.claims.known_text import AND, DEGREE, DENYING, END_MARKS, JOINS, START, KnownText, KnownWords, bare, fold
 from judges.claims.labels import Labels, without_ordinal
-from judges.claims.open_questions import asks_no_yes_or_no
+from judges.claims.open_questions import asking_parts, asks_no_yes_or_no
 from judges.features.words import lexicon
 from judges.features.words.document_text import words_of
 from judges.text.fragments import has_symbol
@@ -268,6 +268,10 @@ class HarmlessText:
             return False
         pattern = table.manner if table.judgements.fullmatch(core) else table.open
         return asked is None or not asks_no_yes_or_no(asked, pattern, table, self.is_courtesy)
+
+    def asks_nothing(self, text: str) -> bool:
+        """Return whether ``text`` is known to ask nothing ("Thanks!"), so that no "yes" can answer it."""
+        return not asking_parts(text, self._table, self.is_courtesy)
 
     def _answer_in(self, text: str) -> str:
         """Return the part of ``text`` that looks like a "yes" or "no", or ""."""

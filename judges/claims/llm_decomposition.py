@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from judges.claims.llm_rewrite_check import is_faithful
+from judges.claims.llm_rewrite_check import places_of_parts
 from judges.llm_types import LlmCall
 from judges.protocols import ClaimExtractor, JudgeError, LlmClaimJudge
 from judges.types import Claim, Sentence
@@ -24,8 +24,8 @@ _MAX_PARTS = 12
 class DecomposingClaimExtractor:
     """Extracts claims, and has an LLM split complex ones. Implements ``judges.protocols.ClaimExtractor``.
 
-    A claim is not split if the LLM fails or takes too long, or if a content word, a number or a negation is lost or
-    added in the parts that it returns. Lost content would not be judged.
+    A claim is not split if the LLM fails or takes too long, or if what it returns isn't the claim's own text, in parts.
+    Lost content would not be judged, and other content isn't in the reply.
 
     Args:
         extractor: finds the claims.
@@ -41,28 +41,36 @@ class DecomposingClaimExtractor:
         self._llm = llm
         self._timeout_s = timeout_s
         self._record = record
+        self._splits: dict[tuple[str, str], Sequence[str]] = {}
+        """The LLM's answers, by claim and context."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims in ``sentence``. Each part of a split claim has the span of the whole claim."""
+        """Return the claims in ``sentence``. The ``parts`` of a claim have the span of the whole claim."""
         claims = await self._extractor.extract(sentence, previous)
         if not any(is_complex(claim.text) for claim in claims):
             return claims
-        decomposed = [await self._parts(claim) for claim in claims]
-        return [part for parts in decomposed for part in parts]
+        return [replace(claim, parts=await self._parts(claim)) for claim in claims]
 
-    async def _parts(self, claim: Claim) -> Sequence[Claim]:
+    async def _parts(self, claim: Claim) -> tuple[Claim, ...]:
         if not is_complex(claim.text):
-            return [claim]
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                parts = await self._llm.decompose(claim.text, claim.context, self._record)
-        except (JudgeError, TimeoutError) as error:
-            log.info("cannot decompose a sentence: %s", error or "timeout")
-            return [claim]
-        parts = list(dict.fromkeys(part.strip() for part in parts if part.strip()))
-        if not 1 < len(parts) <= _MAX_PARTS or not is_faithful(parts, claim.text, claim.context):
-            return [claim]
-        return [replace(claim, text=part, context="") for part in parts]
+            return ()
+        key = claim.text, claim.context
+        if key not in self._splits:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    self._splits[key] = await self._llm.decompose(claim.text, claim.context, self._record)
+            except (JudgeError, TimeoutError) as error:
+                log.info("cannot decompose a sentence: %s", error or "timeout")
+                return ()
+        parts = list(dict.fromkeys(part.strip() for part in self._splits[key] if part.strip()))
+        places = places_of_parts(parts, claim.text) if 1 < len(parts) <= _MAX_PARTS else None
+        if places is None:
+            return ()
+        # A part without the beginning of the claim may refer to what it leaves out.
+        return tuple(
+            replace(claim, text=part, context=f"{claim.context} {claim.text[:place]}".strip())
+            for part, place in zip(parts, places, strict=True)
+        )
 
 
 def is_complex(text: str) -> bool:

@@ -18,14 +18,19 @@ _AROUND: Final = " ,:;.!"
 _PLAIN_LETTERS: Final = str.maketrans("’ʼ", "''")
 
 
+def asking_parts(asked: str, table: HarmlessRules, is_courtesy: Callable[[str], bool]) -> list[str]:
+    """Return the clauses of ``asked``, in lower case, that may ask something."""
+    folded = asked.translate(_PLAIN_LETTERS).lower()
+    parts = [part.strip() for part in _PARTS.split(folded) if any(map(str.isalnum, part))]
+    return [part for part in parts if not (is_courtesy(part) or table.told.fullmatch(part.strip(_AROUND)))]
+
+
 def asks_no_yes_or_no(
     asked: str, pattern: re.Pattern[str], table: HarmlessRules, is_courtesy: Callable[[str], bool]
 ) -> bool:
     """Return whether ``asked`` is known to ask only open questions (its last question matches ``pattern``), or no
     question at all. Users leave out question marks, so if there are none, the last clause counts as a question."""
-    folded = asked.translate(_PLAIN_LETTERS).lower()
-    parts = [part.strip() for part in _PARTS.split(folded) if any(map(str.isalnum, part))]
-    asking = [part for part in parts if not (is_courtesy(part) or table.told.fullmatch(part.strip(_AROUND)))]
+    asking = asking_parts(asked, table, is_courtesy)
     if not asking:
         return True
     last = [part for part in asking if QUESTION.search(part)] or asking

@@ -12,6 +12,7 @@ from judges.llm.openai_chat_model import ChatModel
 from judges.llm.prices import PriceTable
 from judges.llm.prompts import Prompt
 from judges.llm.providers import Endpoint, LlmKeySource, UnknownLlmError, resolve
+from judges.llm.response_parsing import MAX_ANSWER_CHARS, is_quotation
 from judges.llm_types import LlmCall
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 
@@ -68,8 +69,8 @@ class LlmClient:
     async def ask(
         self, mode: str, model: str, prompt: Prompt, read: Callable[[str], T | None], record: Observe
     ) -> T | None:
-        """Send ``prompt`` and return the answer as parsed by ``read``, or None if it cannot be parsed. Raises
-        JudgeError or TimeoutError."""
+        """Send ``prompt`` and return the answer as parsed by ``read``. Return None if the answer cannot be parsed, is
+        longer than ``MAX_ANSWER_CHARS``, or only quotes the prompt. Raises JudgeError or TimeoutError."""
         endpoint, name, key = self._route(model)
         breaker = self._breakers[endpoint.name, name]
         started, outcome, used = monotonic(), "timeout", (0, 0)
@@ -77,7 +78,9 @@ class LlmClient:
             async with asyncio.timeout(self._timeout_s), self._slots:
                 completion = await self._chat.complete(endpoint, key, name, prompt)
             used = completion.prompt_tokens, completion.completion_tokens
-            found = read(completion.text)
+            text = completion.text
+            readable = len(text) <= MAX_ANSWER_CHARS and not is_quotation(text, prompt.user)
+            found = read(text) if readable else None
             outcome = "unreadable" if found is None else "ok"
             breaker.succeeded()
         except asyncio.CancelledError:  # The caller reached its own deadline or is gone.

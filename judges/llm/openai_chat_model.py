@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 _REASONING_MODELS = re.compile(r"o\d|gpt-5")
 """Models that accept no temperature and whose reasoning counts as completion tokens."""
 _REASONING_TOKENS = 8_000
+_COMPLETE = "stop"
+"""The finish reason of an answer that the model has completed."""
+_MAX_TOKENS = 10**9
+"""A service that reports more tokens than this is wrong."""
 _NO_KEY = "none"
 """A placeholder key for servers that need none, because the library requires a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmCompletion:
-    """A model's answer, and the token usage reported by the service."""
+    """A model's answer, and the token usage reported by the service. ``text`` is empty if the model has refused, or if
+    the answer was cut off."""
 
     text: str
     prompt_tokens: int = 0
@@ -51,8 +56,8 @@ class OpenAiChatModel:
     """A ``ChatModel`` with one ``AsyncOpenAI`` client per endpoint and key. ``start`` or the first call imports the
     library.
 
-    A lost connection or a 5xx is retried once. If a service rejects a JSON schema or a temperature, later requests to
-    it omit this parameter.
+    A lost connection or a 5xx is retried once. If a service rejects the parameters of a request, simpler ones are
+    tried, and later requests to it start with those that it accepted.
 
     Args:
         timeout_s: time limit per attempt.
@@ -61,22 +66,25 @@ class OpenAiChatModel:
     def __init__(self, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._clients: dict[tuple[Endpoint, str | None], AsyncOpenAI] = {}
-        self._plain: set[tuple[str, str]] = set()
+        self._accepted: dict[tuple[str, str], int] = {}
 
     async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> LlmCompletion:
         openai = await asyncio.to_thread(_library)
         client = self._client(endpoint, key)
         messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
-        plain = (endpoint.name, model)
+        service, variants = (endpoint.name, model), _variants(model, prompt)
+        place = self._accepted.get(service, 0)
         try:
-            if plain not in self._plain:
+            while True:
                 try:
-                    return await _ask(client, model, messages, _options(model, prompt))
+                    completion = await _ask(client, model, messages, variants[place])
                 except (openai.BadRequestError, openai.UnprocessableEntityError):
-                    completion = await _ask(client, model, messages, {})
-                    self._plain.add(plain)
+                    place += 1
+                    if place == len(variants):
+                        raise
+                else:
+                    self._accepted[service] = place
                     return completion
-            return await _ask(client, model, messages, {})
         except openai.APITimeoutError:
             raise TimeoutError from None
         except openai.RateLimitError:
@@ -132,20 +140,29 @@ def _connect(endpoint: Endpoint, key: str | None, timeout_s: float) -> "AsyncOpe
     )
 
 
-def _options(model: str, prompt: Prompt) -> Mapping[str, Any]:
+def _variants(model: str, prompt: Prompt) -> tuple[Mapping[str, Any], ...]:
+    """Return the parameters for a request, from the most specific to the simplest. All of them limit the answer's
+    length. The second leaves room for thoughts, because the service may not know a reasoning model as such. The last is
+    for older APIs and small context windows.
+    """
     schema = {"name": prompt.name, "strict": True, "schema": prompt.schema}
-    options: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": schema}}
+    with_schema: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": schema}}
+    with_thoughts = {"max_completion_tokens": prompt.max_tokens + _REASONING_TOKENS}
     if _REASONING_MODELS.match(model):
-        return {**options, "max_completion_tokens": prompt.max_tokens + _REASONING_TOKENS}
-    return {**options, "max_completion_tokens": prompt.max_tokens, "temperature": 0}
+        first = with_schema | with_thoughts
+    else:
+        first = with_schema | {"max_completion_tokens": prompt.max_tokens, "temperature": 0}
+    return first, with_thoughts, {"max_tokens": prompt.max_tokens}
 
 
 async def _ask(client: Any, model: str, messages: Any, options: Mapping[str, Any]) -> LlmCompletion:
     answer = await client.chat.completions.create(model=model, messages=messages, **options)
     usage = answer.usage
-    content = answer.choices[0].message.content
+    choice = answer.choices[0]
+    content = choice.message.content
+    readable = isinstance(content, str) and choice.finish_reason == _COMPLETE and not choice.message.refusal
     return LlmCompletion(
-        text=content if isinstance(content, str) else "",
+        text=content if readable else "",
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
     )
@@ -153,4 +170,4 @@ async def _ask(client: Any, model: str, messages: Any, options: Mapping[str, Any
 
 def _count(usage: Any, name: str) -> int:
     value = getattr(usage, name, None)
-    return value if isinstance(value, int) and value >= 0 else 0
+    return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else 0

@@ -62,9 +62,10 @@ what you know. A source supports a claim if it says it, in whatever words, with 
 names, conditions and negations included."""
 
 _DECOMPOSE = """You split a sentence into atomic claims: short statements, each of one fact, each to be understood by
-itself. Use the sentence's own words and keep every number, name, date, unit, condition and negation. Put what a pronoun
-stands for in its place, from the context if need be. Add nothing, leave nothing out, judge nothing, correct nothing:
-a statement that seems wrong stays as it is. A sentence with one claim gives one."""
+itself. Copy each statement from the sentence, word for word and in its order: one clause, and before it the beginning
+of the sentence if the clause needs it as its subject. Leave every pronoun as it is. Leave out nothing but the words and
+commas between clauses. Add nothing, judge nothing, correct nothing: a statement that seems wrong stays as it is. A
+sentence with one claim gives one."""
 
 
 def claim_prompt(fence: Fence, claim: str, context: str, passages: Sequence[tuple[int, Evidence]]) -> Prompt:

@@ -1,4 +1,7 @@
-"""Parses an LLM's answer leniently: the JSON may stand alone (as requested), in a code block, or within prose.
+"""Parses an LLM's answer: a JSON object that stands alone (as requested), or that is the last thing in the answer.
+
+An LLM that explains itself may quote a document, and the document may contain JSON that looks like an answer. So text
+may only come before the object, the object must begin a line, and an answer with several such objects is ambiguous.
 
 If an answer cannot be parsed or contradicts itself, the result is None, which the caller treats as neutral.
 """
@@ -6,14 +9,21 @@ If an answer cannot be parsed or contradicts itself, the result is None, which t
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from judges.label_thresholds import LLM_MIN_CONFIDENCE
 from judges.llm_types import LlmVerdict
 from judges.types import Label
 
-_SCORE = re.compile(r"\A\W*(?:score\W{0,6})?([01](?:\.\d+)?|\.\d+)\W*\Z", re.IGNORECASE)
+MAX_ANSWER_CHARS: Final = 100_000
+"""Maximum length of an answer, which is several times what a prompt asks for. Parsing it takes a few milliseconds."""
+
+_THOUGHTS: Final = "<think>"
+_THOUGHTS_END: Final = "</think>"
+_OBJECT = re.compile(r"^(```\w*\s*)?(?=\{)", re.MULTILINE)
+"""The beginning of a JSON object, or of a code block with one, at the beginning of a line."""
+_SCORE = re.compile(r"\A[\s*_]*(?:score[\s*_:=]{0,6})?([01](?:\.\d+)?|\.\d+)[\s*_.]*\Z", re.IGNORECASE)
 _WORDS = {
     Label.SUPPORTED: ("supported", "entailed", "entailment", "true", "yes"),
     Label.CONTRADICTED: ("contradicted", "contradiction", "refuted", "false"),
@@ -60,7 +70,7 @@ def read_score(text: str) -> tuple[float, str | None] | None:
     """Parse a score from 0 to 1, and its reasoning."""
     answer = _object(text, "score")
     if answer is None:
-        bare = _SCORE.match(text.strip())
+        bare = _SCORE.match(_without_thoughts(text))
         value = float(bare[1]) if bare else None
         return None if value is None or value > 1 else (value, None)
     value = _number(answer["score"])
@@ -69,14 +79,14 @@ def read_score(text: str) -> tuple[float, str | None] | None:
 
 def read_scale(text: str) -> tuple[float, str | None] | None:
     """Parse a score from 1 to 5, convert it to the range 0 to 1, and return it with its reasoning."""
-    answer = _object(text, "score") or {"score": text.strip()}
+    answer = _object(text, "score") or {"score": _without_thoughts(text)}
     value = _number(answer["score"])
     return None if value is None or value not in (1, 2, 3, 4, 5) else ((value - 1) / 4, _reasoning(answer))
 
 
 def read_yes_no(text: str) -> tuple[float, str | None] | None:
     """Parse yes or no, convert it to 1 or 0, and return it with its reasoning."""
-    answer = _object(text, "grounded") or {"grounded": text.strip().strip(".").lower()}
+    answer = _object(text, "grounded") or {"grounded": _without_thoughts(text).strip(".").lower()}
     value = answer["grounded"]
     known = {True: 1.0, False: 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
     found = known.get(value.lower() if isinstance(value, str) else value) if isinstance(value, str | bool) else None
@@ -118,25 +128,44 @@ def read_claims(text: str) -> Sequence[str] | None:
     return claims
 
 
+def is_quotation(text: str, data: str) -> bool:
+    """Return whether the answer's JSON also occurs in ``data``, the text that the LLM judges, in the same or another
+    layout. It is then not the LLM's own answer."""
+    found = "".join(_json(text).split())
+    return bool(found) and found in "".join(data.split())
+
+
 def _object(text: str, key: str) -> dict[str, Any] | None:
-    """Return the JSON object in the answer that has ``key``. Return None if there is no such object, or if several
-    objects have different values for it."""
-    found = [value for value in _objects(text) if key in value]
-    return found[-1] if found and all(value[key] == found[-1][key] for value in found) else None
+    """Return the answer's JSON object. Return None if there is none, or if it doesn't have ``key``."""
+    try:
+        value = json.loads(_json(text), object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and key in value else None
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    decoder = json.JSONDecoder()
-    place = text.find("{")
-    while place >= 0:
-        try:
-            value, end = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            end = place + 1
-        else:
-            if isinstance(value, dict):
-                yield value
-        place = text.find("{", end)
+def _json(text: str) -> str:
+    """Return everything from the first line that begins a JSON object to the end of the answer. This is valid JSON only
+    if the answer ends with the object. Return an empty string if there is no such line."""
+    answer = _without_thoughts(text)
+    start = _OBJECT.search(answer)
+    if start is None:
+        return ""
+    found = answer[start.end() :]
+    return found.removesuffix("```") if start[1] else found
+
+
+def _without_thoughts(text: str) -> str:
+    """Remove the thoughts that a reasoning model writes before its answer. Nothing remains if they don't end."""
+    answer = text.rpartition(_THOUGHTS_END)[2].strip()
+    return "" if _THOUGHTS in answer else answer
+
+
+def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
 
 
 def _label(value: Any) -> Label | None:

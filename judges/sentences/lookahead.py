@@ -3,7 +3,8 @@ depends on how much has arrived."""
 
 from enum import Enum, auto
 
-from judges.text.markdown import CITATION, LINK_DEFINITION, OPEN_LINK_DEFINITION
+from judges.text.link_patterns import LINK_DEFINITION, OPEN_LINK_DEFINITION
+from judges.text.marker_positions import CITATION
 
 LINE_ENDS = "\n\u2028\u2029"
 _BULLETS = frozenset("-*+•◦‣▪–—")
@@ -108,7 +109,7 @@ class Lookahead:
 
     def citation(self, at: int) -> int | None:
         """Return the end of the citation marker that opens at ``at``, or None if it is not a citation marker."""
-        closers, limit, end = "]】", at + _MAX_CITATION, at + 1
+        closers, limit, end, label = "]】", at + _MAX_CITATION, at + 1, 0
         while end < limit:
             ch = self.char(end)
             if not ch or ch in LINE_ENDS or (ch == "[" and end > at + 1):
@@ -118,9 +119,9 @@ class Lookahead:
                 continue
             following = self.char(end)
             if ch == "]" and following == "(":
-                closers, limit = ")", end + _MAX_URL
+                closers, limit, label = ")", end + _MAX_URL, end
             elif following != "]":
-                return end if CITATION.fullmatch(self.text, at, end) else None
+                return end if CITATION.fullmatch(self.text, at, label or end) else None
         return None
 
     def block(self, at: int) -> tuple[LineKind, str]:

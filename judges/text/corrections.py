@@ -1,11 +1,20 @@
-"""Marks corrections in a text. Changed words are marked, and all others stay."""
+"""Puts corrections into a sentence. Changed words are marked, and all others stay."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
+from msgspec import Struct
+
+from judges.types import ClaimVerdict, Sentence, SentenceVerdict
+
 MARK = "[CORRECTED: "
-_STOPS, _CLOSERS = ".!?…。！？", "\"'”’)]"
+LEAD = re.compile(
+    r"(?P<gap>\s*)"
+    r"(?P<marker>(?:>[ \t]?){0,8}(?:(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+)?)"
+)
+"""The white space before a sentence, and the list or quotation marker at its beginning."""
+_STOPS, _CLOSERS = ".!?…;。！？；", "\"'”’)]"
 _WORD = re.compile(r"\S+")
 _BRACKETS = {"]": "[", "】": "【"}
 _CLOSED = {opened: closed for closed, opened in _BRACKETS.items()}
@@ -21,9 +30,51 @@ is marked.
 _Segment = tuple[bool, int, int, Sequence[str]]
 """A segment of a statement: whether its words stay, the positions of its first word and after its last word, and the
 words of the correction in its place."""
+Mark = Callable[[str], str]
 
 
-def marked(said: str, correction: str) -> str:
+def in_brackets(words: str) -> str:
+    """Mark ``words``, which come from a correction."""
+    return f"{MARK}{words}]"
+
+
+class CorrectedSentence(Struct, frozen=True):
+    """A sentence with corrections. ``before`` is its list or quotation marker, or the beginning of its table row, and
+    ``after`` is the end of the row."""
+
+    before: str
+    text: str
+    after: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.before}{self.text}{self.after}"
+
+
+def corrected_sentence(verdict: SentenceVerdict, mark: Mark = in_brackets) -> CorrectedSentence:
+    """Return a sentence with the corrections of its claims. If each claim has a correction, the corrections are marked
+    inside the sentence if possible. Otherwise, they replace the sentence. A list item remains a list item, and a table
+    row remains a table row."""
+    sentence = verdict.sentence
+    text = sentence.text.strip()
+    start = _after_lead(text)
+    before, body, after = text[:start], text[start:], ""
+    corrections = [(_raw(sentence, each), each.correction) for each in verdict.claims if each.correction is not None]
+    if body.startswith("|"):
+        before, body, after = f"{before}| ", "", " |"
+    inside = None
+    if len(corrections) == len(verdict.claims):
+        inside = marked_parts(body, corrections, mark)
+    if inside is None:
+        inside = replacement([correction for _, correction in corrections], mark)
+    return CorrectedSentence(before, inside, after)
+
+
+def replacement(corrections: Sequence[str], mark: Mark = in_brackets) -> str:
+    """Return the corrections that replace a whole sentence."""
+    return mark(" ".join(" ".join(corrections).split()))
+
+
+def marked(said: str, correction: str, mark: Mark = in_brackets) -> str:
     """Return ``said`` with the words that ``correction`` changes marked in it. Without the marks, the result reads like
     the correction. Citations at the end of ``said`` are left out, because they may not support the correction.
     """
@@ -34,18 +85,18 @@ def marked(said: str, correction: str) -> str:
     new = _split_end(correction.strip())[0].split()
     segments = _segments([word[0] for word in old], new) if max(len(old), len(new)) <= _MOST_WORDS else None
     if segments is None:
-        return f"{MARK}{' '.join(correction.split())}]"
+        return replacement([correction], mark)
     text, at = "", 0
     for stays, first, last, words in segments:
         start = old[first].start() if first < len(old) else len(body)
         stop = old[last - 1].end() if last > first else start
         gap = body[at:start] or (" " if text else "")
-        text += gap + (body[start:stop] if stays else f"{MARK}{' '.join(words)}]")
+        text += gap + (body[start:stop] if stays else mark(" ".join(words)))
         at = stop
     return text + (body[at:] if old else "") + end
 
 
-def marked_parts(text: str, corrections: Sequence[tuple[str, str]]) -> str | None:
+def marked_parts(text: str, corrections: Sequence[tuple[str, str]], mark: Mark = in_brackets) -> str | None:
     """Return ``text`` with a correction marked in each of the given statements, which must be in order. Return None if
     a statement isn't in ``text``.
     """
@@ -54,9 +105,22 @@ def marked_parts(text: str, corrections: Sequence[tuple[str, str]]) -> str | Non
         start = text.find(said, at) if said else -1
         if start < 0:
             return None
-        made += text[at:start] + marked(said, correction)
+        made += text[at:start] + marked(said, correction, mark)
         at = start + len(said)
     return made + text[at:]
+
+
+def _raw(sentence: Sentence, claim: ClaimVerdict) -> str:
+    """Return the text of a claim as it is written in the sentence, without a list marker."""
+    start, span = sentence.span.start, claim.claim.span
+    raw = sentence.text[span.start - start : span.end - start].strip()
+    return raw[_after_lead(raw) :]
+
+
+def _after_lead(text: str) -> int:
+    """Return the position after the list or quotation marker at the beginning of ``text``."""
+    lead = LEAD.match(text)
+    return lead.end() if lead is not None else 0
 
 
 def _without_markers(text: str) -> str:

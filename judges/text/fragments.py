@@ -91,6 +91,8 @@ class FragmentKind(StrEnum):
     STRUCK = "struck"
     """Markup that may strike out or hide text. The judge reads the text inside it."""
     INVISIBLE = "invisible"
+    EMPHASIS = "emphasis"
+    """Asterisks or underscores between digits. Depending on the text around them, they may or may not be shown."""
 
 
 class Fragment(Struct, frozen=True, array_like=True, gc=False):
@@ -182,11 +184,12 @@ def _lines(text: str, start: int, end: int) -> Iterator[Fragment]:
 
 
 def note_fragments(text: str, found: re.Match[str], resolves: Resolves | None) -> list[Fragment]:
-    """Return the fragments of a superscript number: a citation marker, or a power if it follows a number."""
+    """Return the fragments of a superscript number: a citation marker, or text if it touches a number."""
     start, stop = found.span()
     digits = found[0][len("<sup>") : -len("</sup>")]
     marker = f"[{digits.strip('[]')}]"
-    if not text[max(0, start - 1) : start].isdecimal() and (resolves is None or resolves(marker)):
+    touches = text[max(0, start - 1) : start].isdecimal() or text[stop : stop + 1].isdecimal()
+    if not touches and (resolves is None or resolves(marker)):
         return [Fragment(start, stop, FragmentKind.MARKER)]
     inner, after = start + len("<sup>"), stop - len("</sup>")
     return [

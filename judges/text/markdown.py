@@ -5,6 +5,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
+from judges.text.emphasis import mark_fragment, settle_marks
 from judges.text.fragments import (
     INVISIBLE_CHARACTERS,
     Fragment,
@@ -16,14 +19,8 @@ from judges.text.fragments import (
     spoken,
     text_fragments,
 )
-
-_NAMED = r"(?:[Dd]oc(?:ument)?|[Ss]ource|[Rr]ef(?:erence)?|[Cc]hunk|[Qq]uelle|[Dd]okument|[Ff]uente)s?"
-CITATION: Final = re.compile(
-    rf"\[\[?\^?(?:{_NAMED}[ :#_-]{{0,2}})?\d{{1,3}}(?:[ ,;–†-]{{1,2}}\^?\d{{1,3}}){{0,8}}\]?\]"
-    rf"|\[{_NAMED}: ?[^\[\]\n]{{1,60}}\]"
-    r"|【[^【】\n]{1,60}】"
-)
-"""Text that looks like a citation marker: ``[1]``, ``[^2]``, ``[3, 4]``, ``[doc 5]``, ``【6†source】``."""
+from judges.text.link_patterns import DEEP_DESTINATION, DESTINATION, FOOTNOTE, LINK_DEFINITIONS, REFERENCE
+from judges.text.marker_positions import CITATION, misplaced_markers
 
 ROW: Final = re.compile(r"\s*\|")
 HEADING: Final = re.compile(r"\s*#{1,6}(?:[ \t]|\Z)")
@@ -36,39 +33,6 @@ _BLOCK = re.compile(rf"(?:\s*>){{0,8}}(?:\s*#{{1,6}}[ \t]+|{ITEM.pattern})?(?:\s
 _PREFIX_PARTS = re.compile(r"(?P<ordinal>\d{1,9}|[A-Za-z](?=\)))|(?P<symbol>\[[ xX]\][ \t]*)")
 _RULE = re.compile(r"\s*(?:[-_*=]\s*){3,}\Z")
 
-_SPACE = r"[ \t]*+(?:(?:\r\n?|\n)[ \t>]*+)?"
-"""White space in a link or definition: at most one line end, and the block quote marks (``>``) of the line after it."""
-_CONTAINERS = r"(?:[ \t]++|[>\-*+•◦‣▪–—]|\(?(?:\d{1,9}|[A-Za-z])(?:[.)]|\Z)|\(\Z)*+"
-_ANGLED = r"<(?:[^<>\\\r\n]++|\\.?)*+"
-_QUOTED = [rf"{mark}(?:[^{mark}\\\n]++|\\[\s\S]?|\n(?![ \t>]*+\n))*+" for mark in "\"'"]
-_IN_PARENTHESES = r"\((?:[^()\\\n]++|\\[\s\S]?|\n(?![ \t>]*+\n))*+"
-_TITLE = rf"(?:{_QUOTED[0]}(?:\"|\Z)|{_QUOTED[1]}(?:'|\Z)|{_IN_PARENTHESES}(?:\)|\Z))"
-_LABEL = r"(?:[^\[\]\\\n]++|\\[\s\S]?|\n(?![ \t>]*+\n))++"
-_DEFINED = (
-    rf"(?P<label>\[?{_LABEL}\]):{_SPACE}(?P<target>{_ANGLED}>|(?!<)[^ \t\r\n]++)"
-    rf"(?P<title>{_SPACE}{_TITLE}(?=[ \t]*(?:[\r\n]|\Z)))?[ \t]*(?:\r\n?|\n|\Z)"
-)
-_DEFINITIONS = re.compile(rf"(?:(?:^|(?<=\r)){_CONTAINERS}(?=\[)|\A){_DEFINED}", re.MULTILINE)
-"""Matches each link definition (``[label]: target "title"``) that is on separate lines, and the end of a definition
-that begins in another sentence. Browsers don't show the text of a definition."""
-LINK_DEFINITION: Final = re.compile(rf"{_CONTAINERS}(?=\[){_DEFINED}")
-OPEN_LINK_DEFINITION: Final = re.compile(
-    rf"{_CONTAINERS}(?:\[(?:{_LABEL}(?:\](?::{_SPACE}(?:(?:{_ANGLED}>?|(?!<)[^ \t\r\n]++)"
-    rf"(?:{_SPACE}(?:(?:{_QUOTED[0]}\"?|{_QUOTED[1]}'?|{_IN_PARENTHESES}\)?)[ \t]*+)?)?)?)?)?)?)?"
-)
-"""Matches as much of a text as can be the beginning of a link definition."""
-_FOOTNOTE = re.compile(r"\s{0,20}\[\^[^\[\]\n]{1,60}\]:[ \t]{0,20}[^\s./:#<>]{1,200}\s*\Z")
-"""A footnote of one word, which is read like any other text."""
-
-_NESTED = r"(?:[^() \t\r\n\\]++|\\\S?)"
-for _ in range(3):
-    _NESTED = rf"(?:[^() \t\r\n\\]++|\\\S?|\({_NESTED}*+\))"
-_DESTINATION = re.compile(
-    rf"\({_SPACE}(?P<target>{_ANGLED}>|(?!<){_NESTED}*+)(?P<title>{_SPACE}{_TITLE})?{_SPACE}(?:\)|\Z)"
-)
-_REFERENCE = re.compile(r"\[[^\[\]]{0,1000}\]")
-_DEEP_DESTINATION = re.compile(r"\(\s*+(?:[^\s()]*+[()]){4}")
-"""A target that may be valid although ``_DESTINATION`` doesn't match it."""
 _BRACKET = r"[(\[［【（〔⟨{][^()\[\]［］【】（）〔〕⟨⟩{}\n]{1,120}[)\]］】）〕⟩}]"
 _TOKEN = re.compile(
     r"(?P<code>(?<!`)(?P<ticks>`{1,3})(?!`)(?P<literal>[^`]{1,1000})(?P=ticks)(?!`))"
@@ -84,8 +48,7 @@ _TOKEN = re.compile(
     r"|\\(?!<[a-zA-Z/!?])(?P<escaped>[!-/:-@\[-`{-~])"
     r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});)"
     r"|(?P<quote>\n[ \t]{0,8}(?:>[ \t]?){1,8})"
-    r"|(?P<struck>~~|(?<=\S)~(?=[\s.,;:!?)\]*_\"'’”|]|\Z))"
-    r"|(?P<marks>\*+|_+)"
+    r"|(?P<marks>\*+|_+|~+)"
     r"|(?P<angle><[^<>\n]{1,120}>)"
 )
 _INNER = re.compile(_BRACKET)
@@ -137,13 +100,17 @@ def fragments(text: str, resolves: Resolves | None = None) -> list[Fragment]:
     if _UNMARKED.match(text):
         return [Fragment(0, len(text), FragmentKind.TEXT, text)]
     if ROW.match(text):
-        return list(_row(text, resolves))
+        return _settled(text, list(_row(text, resolves)), resolves)
     if _RULE.match(text):
         return [Fragment(0, len(text), FragmentKind.SYNTAX)]
+    return _settled(text, _block_fragments(text, resolves), resolves)
+
+
+def _block_fragments(text: str, resolves: Resolves | None) -> list[Fragment]:
     block = _BLOCK.match(text)
     start = block.end() if block else 0
     found = [*_block(text, start)]
-    for definition in _DEFINITIONS.finditer(text) if "]:" in text and not _FOOTNOTE.match(text) else ():
+    for definition in LINK_DEFINITIONS.finditer(text) if "]:" in text and not FOOTNOTE.match(text) else ():
         if definition.start("label") >= start:
             found += _inline(text, start, definition.start("label"), resolves)
             found += _definition(definition, resolves)
@@ -160,6 +127,26 @@ def cell_fragments(text: str, parts: Sequence[Fragment]) -> list[list[Fragment]]
         else:
             cells[-1].append(part)
     return cells
+
+
+def _settled(text: str, parts: Sequence[Fragment], resolves: Resolves | None) -> list[Fragment]:
+    """Return ``parts`` after deciding on those whose meaning depends on the text around them."""
+    kinds = {part.kind for part in parts}
+    settled = list(parts)
+    if FragmentKind.MARKER in kinds and (misplaced := dict(misplaced_markers(text, parts))):
+        settled = []
+        for place, part in enumerate(parts):
+            start, end = part.start, part.end
+            match misplaced.get(place):
+                case None:
+                    spaced = misplaced.get(place + 1) is FragmentKind.TEXT and text[start:end].isspace()
+                    settled.append(replace(part, spoken=" ") if spaced else part)
+                case FragmentKind.TEXT:
+                    settled += [*_gap(start, start + 1), *_inline(text, start + 1, end - 1, resolves)]
+                    settled += _gap(end - 1, end)
+                case kind:
+                    settled.append(replace(part, kind=kind))
+    return settle_marks(text, settled) if FragmentKind.EMPHASIS in kinds or "~" in text else settled
 
 
 def _row(text: str, resolves: Resolves | None) -> Iterator[Fragment]:
@@ -218,9 +205,11 @@ def _inline(text: str, start: int, end: int, resolves: Resolves | None) -> Itera
     at = search = start
     while (found := _TOKEN.search(text, search, end)) is not None:
         made = _token(text, found, end, resolves)
-        if made is None or _is_in_number(text, found, made):  # not markup
+        if made is None:  # not markup
             search = found.start() + 1
             continue
+        if _is_in_number(text, made):
+            made = [Fragment(*found.span(), FragmentKind.STRAY_MARKER, found[0])]
         if found.lastgroup in _MARKING and made[-1].kind in (
             FragmentKind.MARKER,
             FragmentKind.STRAY_MARKER,
@@ -237,11 +226,9 @@ def _inline(text: str, start: int, end: int, resolves: Resolves | None) -> Itera
     yield from text_fragments(text, at, end)
 
 
-def _is_in_number(text: str, found: re.Match[str], made: Sequence[Fragment]) -> bool:
-    """Return whether a citation marker has digits on both sides. Without the marker, they would form another number."""
-    if made[0].kind is not FragmentKind.MARKER or not text[made[-1].end : made[-1].end + 1].isdecimal():
-        return False
-    return text[max(0, found.start() - 8) : found.start()].rstrip(" \t")[-1:].isdecimal()
+def _is_in_number(text: str, made: Sequence[Fragment]) -> bool:
+    """Return whether a digit follows a citation marker in brackets. Such a marker may be a part of the number."""
+    return len(made) == 1 and made[0].kind is FragmentKind.MARKER and text[made[0].end : made[0].end + 1].isdecimal()
 
 
 def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None) -> list[Fragment] | None:
@@ -300,10 +287,8 @@ def _simple_token(found: re.Match[str]) -> list[Fragment] | None:
             ]
         case "quote":
             return [Fragment(start, stop, FragmentKind.SYNTAX, "\n")]
-        case "struck":
-            return [Fragment(start, stop, FragmentKind.STRUCK)]
         case _:
-            return [Fragment(start, stop, FragmentKind.SYNTAX)] if _is_emphasis(found) else None
+            return [mark_fragment(found.string, start, stop)]
 
 
 def _bracket(found: re.Match[str], resolves: Resolves | None) -> list[Fragment] | None:
@@ -323,7 +308,7 @@ def _marker(text: str, start: int, stop: int, end: int, resolves: Resolves | Non
     else:
         kind = FragmentKind.STRAY_MARKER
     made = [Fragment(start, stop, kind)]
-    link = _DESTINATION.match(text, stop, end)
+    link = DESTINATION.match(text, stop, end)
     return [*made, *_destination(link)] if link else made
 
 
@@ -346,7 +331,7 @@ def _link(text: str, found: re.Match[str], end: int, resolves: Resolves | None) 
             FragmentKind.MARKER if resolves is None or reference == "[]" or resolves(reference) else FragmentKind.LINK
         )
         return [*made, Fragment(after, close, kind)]
-    link = _DESTINATION.match(text, after, end)
+    link = DESTINATION.match(text, after, end)
     return [*made, *_destination(link)] if link else None
 
 
@@ -357,20 +342,20 @@ def _image(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
     alt = found["alt"]
     if alt is not None and (CITATION.fullmatch(text, start + 1, stop) or (resolves and resolves(f"[{alt}]"))):
         return None
-    if link := _DESTINATION.match(text, stop, end):
+    if link := DESTINATION.match(text, stop, end):
         if alt is not None and not alt.strip():
             return [Fragment(start, stop, FragmentKind.SYNTAX), *_destination(link)]
         stop = link.end()
-    elif (reference := _REFERENCE.match(text, stop, end)) and not (resolves and resolves(reference[0])):
+    elif (reference := REFERENCE.match(text, stop, end)) and not (resolves and resolves(reference[0])):
         stop = reference.end()
     return [Fragment(start, stop, FragmentKind.ATTRIBUTE, " " if text[stop : stop + 1].isalnum() else "")]
 
 
 def _close(text: str, start: int, end: int) -> list[Fragment] | None:
     """Return the fragments of the end of a link whose text has brackets, or None if it is text."""
-    if link := _DESTINATION.match(text, start + 1, end):
+    if link := DESTINATION.match(text, start + 1, end):
         return [Fragment(start, start + 1, FragmentKind.SYNTAX), *_destination(link)]
-    return [Fragment(start, start + 2, FragmentKind.LINK)] if _DEEP_DESTINATION.match(text, start + 1, end) else None
+    return [Fragment(start, start + 2, FragmentKind.LINK)] if DEEP_DESTINATION.match(text, start + 1, end) else None
 
 
 def _destination(link: re.Match[str]) -> Iterator[Fragment]:
@@ -382,14 +367,3 @@ def _destination(link: re.Match[str]) -> Iterator[Fragment]:
             yield Fragment(start, stop, FragmentKind.LINK)
             at = stop
     yield from _gap(at, link.end())
-
-
-def _is_emphasis(found: re.Match[str]) -> bool:
-    """Return whether asterisks or underscores mark emphasis, rather than being an operator or part of a name (2*3,
-    a_b)."""
-    marks, text = found["marks"], found.string
-    before = text[found.start() - 1 : found.start()] or " "
-    after = text[found.end() : found.end() + 1] or " "
-    within_word = before.isalnum() and after.isalnum()
-    is_text = (within_word and (len(marks) == 1 or marks[0] == "_")) or (before.isspace() and after.isspace())
-    return not is_text

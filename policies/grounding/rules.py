@@ -151,8 +151,13 @@ class GroundingRules(Rules):
         return self.contradiction_action == "correct" and self.thresholds.label_of(claim) is Label.CONTRADICTED
 
     def is_corrected(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
-        """Return whether the claim is replaced by its correction."""
-        return replaceable and claim.correction is not None and self.needs_correction(claim)
+        """Return whether the claim is replaced by its correction. The documents must support the correction."""
+        return (
+            replaceable
+            and claim.correction is not None
+            and self.needs_correction(claim)
+            and self.thresholds.accept_correction(claim)
+        )
 
     def is_blocked(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
         """Return whether the claim is contradicted and ends the reply. A claim that should be corrected but has no

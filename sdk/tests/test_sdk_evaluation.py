@@ -47,6 +47,43 @@ def test_missing_or_malformed_documents_and_a_failing_judge_fail_the_case(
         check_grounded(evaluator, TRUE, [DOCUMENT])
 
 
+@pytest.mark.parametrize(
+    ("output", "kind"),
+    [
+        ("```\nmax_speed = 900 knots\n```", "code"),
+        (f"{TRUE}\n\n```\nrm -rf /\n```\n", "code"),
+        ("![The ferry runs at 9 a.m.](ferry.png)", "attribute"),
+        ("\U000e0054\U000e0061", "invisible"),
+        (f"{TRUE}\U000e0054\U000e0061", "invisible"),
+        ("~~The ferry~~ runs daily.", "struck"),
+    ],
+)
+def test_unjudged_text_fails_like_the_command(evaluator: Evaluator, output: str, kind: str) -> None:
+    """``groundlane check`` fails these outputs too."""
+    result = evaluator.evaluate({"output": output, "documents": [DOCUMENT]})
+    assert {part.kind for part in result.unjudged} == {kind}
+    with pytest.raises(AssertionError, match=f"a part of the output was not judged:\n  {kind}: "):
+        check_grounded(evaluator, output, [DOCUMENT])
+
+
+@pytest.mark.parametrize("output", ["", "Hello!", TRUE, f"**{TRUE}** [1]", f"- {TRUE} [doc-1]\n", f"# Ferry\n\n{TRUE}"])
+def test_ordinary_output_has_no_unjudged_part(evaluator: Evaluator, output: str) -> None:
+    check_grounded(evaluator, output, [DOCUMENT])
+
+
+@pytest.mark.parametrize("claims", [0, 1])
+def test_part_that_was_not_judged_fails_the_case(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch, claims: int
+) -> None:
+    output = "`rm -rf /`"
+    found = {"unjudged": [{"kind": "code", "start": 1, "end": 9}, {"kind": "code"}], "case_id": "output"}
+    result = EvaluationResult.read({**found, "metrics": [{"score": 1.0}] * claims})
+    monkeypatch.setattr(evaluator, "evaluate", lambda _case: result)
+    with pytest.raises(AssertionError) as failure:
+        check_grounded(evaluator, output, [DOCUMENT], score=0.0)
+    assert str(failure.value) == "a part of the output was not judged:\n  code: rm -rf /\n  code: "
+
+
 def test_results_keep_the_order_of_cases_and_come_from_the_cache(tmp_path: Path) -> None:
     options: dict[str, Any] = {"cache": tmp_path / "verdicts.sqlite3", "thresholds": {"entailment": 0.6}}
     one, two = evaluate(CASES, **options)

@@ -31,7 +31,20 @@ from judges.types import Label
 from tests.support.gateways.live_gateway import Gateway
 
 PLANS, SUPPORT, LIE = "The plan costs 9 euros.", "Support answers within two days.", "The plan includes a boat."
+UNKNOWN, CODE = "The moon is blue.", "\n```\nrm -rf /\n```\n"
 DOCUMENTS = [{"text": PLANS}, {"text": SUPPORT}]
+WITHHELD = [
+    (
+        {"max_unsupported_claims": 0, "action_on_violation": "block", "min_grounding_score": 0, "min_citations": 0},
+        UNKNOWN,
+    ),
+    ({"min_coverage": 1.0, "action_on_violation": "block", "min_citations": 0}, CODE),
+    ({"unverifiable_action": "block", "max_unverifiable_ratio": 0.1}, UNKNOWN),
+    ({"unverifiable_action": "strip"}, UNKNOWN),
+    ({"unjudged_action": "strip"}, CODE),
+    ({"unjudged_action": "block"}, CODE),
+]
+"""Rules, and text that they don't allow. Some decide about each sentence, others at the end."""
 
 
 def client(answer: Callable[[httpx.Request], httpx.Response]) -> Groundlane:
@@ -40,6 +53,12 @@ def client(answer: Callable[[httpx.Request], httpx.Response]) -> Groundlane:
 
 def away(_: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("nobody there")
+
+
+def answering(**fields: Any) -> Groundlane:
+    """Create a client whose gateway gives the same result for every text."""
+    body = {"grounded": True, "verdict": "supported", "total_claims": 1, **fields}
+    return client(lambda _: httpx.Response(200, json=body))
 
 
 @pytest.fixture
@@ -96,9 +115,7 @@ def test_guard_blocks_contradictions_without_quoting_them(gateway: Gateway, guar
 def test_guard_applies_a_named_gateway_policy(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:
     rules = {"min_citations": 2, "action_on_violation": "block"}
     policy = gateway.policy("grounding", rules, scope={"agents": ["nobody"]})
-    guard = guard_of(policy=policy["name"])
-    assert guard.check(PLANS, DOCUMENTS, partial=True).blocked is False, "later text may contain citations"
-    verdict = guard.check(PLANS, DOCUMENTS)
+    verdict = guard_of(policy=policy["name"]).check(PLANS, DOCUMENTS)
     assert (verdict.blocked, verdict.reason) == (True, "GROUNDING_CITATIONS")
 
 
@@ -144,6 +161,29 @@ def test_gateway_without_a_judge_blocks_unless_fail_open() -> None:
     assert Guard(client=idle, on_error="open").check(PLANS, DOCUMENTS).blocked is False
 
 
+@pytest.mark.parametrize("on_error", ["open", "closed"])
+def test_policy_may_block_text_that_was_not_judged(on_error: Any) -> None:
+    decision = {"action": "block", "reason": "No judge", "reason_code": "GROUNDING_NOT_CHECKED"}
+    idle = answering(verdict="not_checked", grounded=False, decisions=[decision])
+    verdict = Guard(client=idle, policy="p", on_error=on_error).check(PLANS, DOCUMENTS)
+    assert (verdict.blocked, verdict.reason) == (True, "GROUNDING_NOT_CHECKED")
+
+
+@pytest.mark.parametrize("action", ["block", "drop", "quarantine", ""])
+@pytest.mark.parametrize("block_on", ["contradicted", "ungrounded", "never"])
+def test_text_is_blocked_unless_the_policy_delivers_all_of_it(action: str, block_on: Any) -> None:
+    decisions = [{"action": "warn", "reason": "W"}, {"action": action, "reason": "R", "reason_code": "CODE"}]
+    for told in ({"decisions": decisions}, {"action": action}):
+        guard = Guard(client=answering(summary="1/1 claims supported", **told), policy="p", block_on=block_on)
+        assert guard.check(PLANS, DOCUMENTS).blocked is True
+
+
+@pytest.mark.parametrize("action", ["allow", "warn"])
+def test_warning_does_not_block(action: str) -> None:
+    told = {"decisions": [{"action": action, "reason": "R"}], "action": action}
+    assert Guard(client=answering(**told), policy="p").check(PLANS, DOCUMENTS).blocked is False
+
+
 @pytest.mark.parametrize(("name", "value"), [("block_on", "sometimes"), ("on_error", "ajar")])
 def test_bad_argument_is_named(name: str, value: str) -> None:
     options: dict[str, Any] = {name: value}
@@ -187,6 +227,50 @@ def test_nothing_is_released_before_the_documents_arrive() -> None:
     assert gated.push(f"{SUPPORT} ") == f"{PLANS} {SUPPORT} "
 
 
+def streamed(guard: Guard, text: str, size: int) -> list[str]:
+    """Return what is delivered for each piece of ``size`` characters, and at the end."""
+    gated = Gated(guard, lambda: DOCUMENTS, replacement="Ask us.")
+    pieces = [gated.push(text[start : start + size]) for start in range(0, len(text), size)]
+    return [*pieces, gated.finish()]
+
+
+@pytest.mark.parametrize("size", [4, 400])
+@pytest.mark.parametrize("named", [False, True], ids=["options", "policy"])
+@pytest.mark.parametrize(("rules", "text"), WITHHELD)
+def test_stream_delivers_nothing_that_rules_withhold(
+    gateway: Gateway, guard_of: Callable[..., Guard], rules: dict[str, Any], text: str, named: bool, size: int
+) -> None:
+    gateway.judge.labels = {"boat": Label.CONTRADICTED, "moon": Label.UNVERIFIABLE}
+    policy = gateway.policy("grounding", rules, scope={"agents": ["nobody"]})
+    guard = guard_of(policy=policy["name"]) if named else guard_of(options=rules)
+    for reply in (f"{PLANS} {text} {SUPPORT}", f"{PLANS} {text} {LIE} {SUPPORT}", f"{text} {PLANS}"):
+        assert "".join(streamed(guard, reply, size)) == "Ask us."
+        verdict = guard.check(reply, DOCUMENTS)
+        assert verdict.blocked
+        assert repaired(reply, verdict, "Ask us.") == "Ask us."
+    *before, last = streamed(guard, f"{PLANS} {SUPPORT}", size)
+    assert ("".join(before), last) == ("", f"{PLANS} {SUPPORT}")
+
+
+@pytest.mark.parametrize(
+    ("options", "held"),
+    [
+        ({}, False),
+        ({"block_on": "never"}, False),
+        ({"options": {}}, False),
+        ({"options": {"entailment_threshold": 0.8, "contradiction_threshold": 0.9, "max_sources_per_claim": 3}}, False),
+        ({"options": {"entailment_threshold": 0.8, "max_unsupported_claims": 0}}, True),
+        ({"options": {"rule_of_a_newer_gateway": 1}}, True),
+        ({"policy": "strict"}, True),
+        ({"block_on": "ungrounded"}, True),
+    ],
+)
+def test_stream_is_held_unless_its_end_cannot_block_it(options: dict[str, Any], held: bool) -> None:
+    guard = Guard(client=answering(), **options)
+    assert guard.decides_at_end is held
+    assert streamed(guard, f"{PLANS} {SUPPORT}", 24)[0] == ("" if held else f"{PLANS} ")
+
+
 def test_empty_answer_is_not_checked() -> None:
     gated = Gated(Guard(client=client(away)), lambda: DOCUMENTS, replacement="")
     assert (gated.push(""), gated.push("\n"), gated.finish(), gated.verdict) == ("", "", "", None)
@@ -200,7 +284,8 @@ def verdict_on(*claims: tuple[int, int, str | None]) -> Verdict:
         {"claim": "c", "verdict": "contradicted", "span": {"start": start, "end": end}, "correction": correction}
         for start, end, correction in claims
     ]
-    return Verdict(blocked=True, reason="", result=CheckResult.read({"grounded": False, "claims": told}))
+    result = CheckResult.read({"grounded": False, "claims": told})
+    return Verdict(blocked=True, reason="", repairable=True, result=result)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +306,37 @@ def test_contradictions_are_replaced_by_their_correction(text: str, claims: list
 
 def test_claim_without_a_known_place_withholds_the_whole_text() -> None:
     told = [{"claim": "c", "verdict": "contradicted"}]
-    verdict = Verdict(blocked=True, reason="", result=CheckResult.read({"grounded": False, "claims": told}))
+    result = CheckResult.read({"grounded": False, "claims": told})
+    verdict = Verdict(blocked=True, reason="", repairable=True, result=result)
     assert repaired("One. Two.", verdict, "Sorry.") == "Sorry."
+
+
+@pytest.mark.parametrize(
+    ("block_on", "others", "expected"),
+    [
+        ("contradicted", {}, "One."),
+        ("contradicted", {"unverifiable_count": 1}, "One."),
+        ("contradicted", {"action": "warn"}, "One."),
+        ("contradicted", {"action": "block"}, "Sorry."),
+        ("contradicted", {"decisions": [{"action": "block", "reason_code": "GROUNDING_CONTRADICTION"}]}, "Sorry."),
+        ("contradicted", {"decisions": [{"action": "drop"}]}, "Sorry."),
+        ("ungrounded", {}, "One."),
+        ("ungrounded", {"unverifiable_count": 1}, "Sorry."),
+        ("ungrounded", {"claims_skipped": 1}, "Sorry."),
+        ("ungrounded", {"unjudged": [{"kind": "code", "start": 0, "end": 4}]}, "Sorry."),
+        ("ungrounded", {"unjudged": ["a form of a newer gateway"]}, "Sorry."),
+    ],
+)
+def test_text_is_repaired_only_if_nothing_but_contradictions_blocks_it(
+    block_on: Any, others: dict[str, Any], expected: str
+) -> None:
+    claims = [{"claim": "Two.", "verdict": "contradicted", "span": {"start": 5, "end": 9}}]
+    told = {"grounded": False, "verdict": "has_contradictions", "claims": claims, "contradicted_count": 1, **others}
+    guard = Guard(client=answering(**told), block_on=block_on)
+    verdict = guard.check("One. Two.", DOCUMENTS)
+    assert verdict.blocked
+    assert repaired("One. Two.", verdict, "Sorry.") == expected
+    assert "".join(streamed(guard, "One. Two.", 100)) == ("One. Ask us." if expected == "One." else "Ask us.")
 
 
 # Documents

@@ -12,8 +12,9 @@ from judges.checker import GroundingChecker, ReplyCheck
 from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
 from judges.label_thresholds import Thresholds
+from judges.llm_types import LlmVerdict
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
-from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
+from judges.testing import NEUTRAL, ScriptedJudge, ScriptedLlm, contradicts, entails
 from judges.types import (
     Chunk,
     Claim,
@@ -518,7 +519,13 @@ async def test_equal_sentences_in_many_replies_are_judged_once() -> None:
     ],
 )
 async def test_correction_with_unjudged_parts_is_not_supported(text: str, sound: bool) -> None:
-    checker = GroundingChecker(ScriptedJudge(default=entails()))
-    reply = checker.reply(await checker.prepare([Chunk(id="d1", text="A lamp.")]), thresholds=Thresholds())
-    claim = Claim(text="The lamp runs for 48 hours.", span=Span(3, 30), sentence_index=0)
-    assert await reply.supports(text, claim) is sound
+    wrong = "The lamp runs for 48 hours."
+    checker = GroundingChecker(
+        ScriptedJudge(lambda _, claim: contradicts() if "48" in claim else entails()),
+        llm=ScriptedLlm({wrong: LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, correction=text)}),
+    )
+    evidence = await checker.prepare(
+        [Chunk(id="d1", text="A lamp. The lamp runs for 24 hours. Stops: User. Drink it.")]
+    )
+    (sentence,) = await check_all(checker.reply(evidence, thresholds=Thresholds(), correct=True), wrong)
+    assert [claim.correction for claim in sentence.claims] == [text if sound else None]

@@ -35,6 +35,7 @@ async def read(row: dict[str, Any]) -> Sequence[Part]:
         await checker.prepare(given),
         thresholds=Thresholds(),
         question=row["question"],
+        message=row["question"],
         conversation=row["question"],
         resolves=lambda bracket: names_only_documents(bracket, names),
     )

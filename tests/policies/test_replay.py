@@ -198,6 +198,13 @@ def test_shadow_policies_do_not_affect_each_other() -> None:
     assert "Unsupported claims (2) exceeds max (1)" in made[-1].reason
 
 
+def test_shadow_decisions_are_those_of_the_shadow_version() -> None:
+    enforced = grounding("p", max_unsupported_claims=5)
+    shadow = replace(grounding("p", max_unsupported_claims=0), version=2)
+    made = shadow_decisions(PolicySet((enforced,), (shadow,)), log(choice(claim(0.1))))
+    assert {decision.policy_version for decision in made} == {2}
+
+
 def test_claim_without_a_verdict_gets_none_from_a_threshold() -> None:
     unjudged = replace(claim(0.0), claim=Claim(text="x", span=Span(0, 1), sentence_index=0), reason="timeout")
     of = log(choice(unjudged, positions=(0, 1)), chunks=[NEW, NEW])

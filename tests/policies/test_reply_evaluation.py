@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from judges.label_thresholds import Thresholds
 from judges.llm_types import LlmScore, ScoreRequest
-from judges.types import ClaimVerdict, Consistency, Contradiction, LocatedStatement, Span
+from judges.types import (
+    ClaimVerdict,
+    Consistency,
+    Contradiction,
+    LocatedStatement,
+    Sentence,
+    SentenceVerdict,
+    Span,
+)
 from policies.policy_selection import PolicySet, ReplyEvaluation
 from policies.reply_evaluation import trust_of
 from policies.types import SEVERITY, Action, Citation, Phase, PolicyInputs, UnjudgedText
@@ -170,6 +178,57 @@ def test_corrections() -> None:
     assert end.decisions[0].metadata["correction"] == "It costs 7 euros."
 
 
+CORRECT: dict[str, Any] = {"contradiction_action": "correct", "action_on_violation": "block", "min_citations": 0} | LOW
+
+
+@pytest.mark.parametrize("lax_first", [True, False])
+@pytest.mark.parametrize(("score", "action"), [(0.3, Action.BLOCK), (0.8, Action.BLOCK), (0.95, Action.WARN)])
+def test_each_policy_judges_a_correction_by_its_own_threshold(score: float, action: Action, lax_first: bool) -> None:
+    lax, strict = CORRECT | {"entailment_threshold": 0.2}, CORRECT | {"entailment_threshold": 0.9}
+    wrong = claim(0.0, 0.95, correction="It costs 7 euros.", corrected=(claim(score),))
+    assert action_of([lax], [wrong], []) is Action.WARN
+    assert action_of([strict], [wrong], []) is action
+    assert action_of([lax, strict] if lax_first else [strict, lax], [wrong], []) is action
+
+
+@pytest.mark.parametrize(("strictest", "kept"), [(0.2, True), (0.9, False)])
+def test_correction_that_a_policy_does_not_accept_is_left_out(strictest: float, kept: bool) -> None:
+    settings = evaluate(CORRECT | {"entailment_threshold": 0.2}, {"entailment_threshold": strictest}).settings
+    wrong = claim(0.0, 0.95, correction="It costs 7 euros.", corrected=(claim(0.5),))
+    sentence = Sentence(index=0, text="It costs 5 euros.", span=Span(0, 17), plain="It costs 5 euros.")
+    verdict = SentenceVerdict(sentence=sentence, label=wrong.label, claims=(wrong,))
+    shown = settings.with_accepted_corrections(verdict)
+    assert (shown is verdict) is kept
+    assert [claim.correction for claim in shown.claims] == ["It costs 7 euros." if kept else None]
+
+
+def test_corrections_of_one_sentence_are_used_together() -> None:
+    evaluation = evaluate(CORRECT | {"contradiction_threshold": 0.8})
+    evaluation.start()
+    sure, unsure = (claim(0.1, against, correction="…") for against in (0.9, 0.75))
+    assert evaluation.sentence([unsure]).corrected == ()
+    assert evaluation.sentence([sure, unsure, claim()]).corrected == (sure, unsure)
+
+
+def test_two_versions_of_a_policy_do_not_weaken_each_other() -> None:
+    loose = {"unverifiable_action": "strip", "max_unverifiable_ratio": 1.0, "min_citations": 0} | LOW
+    strict = {"max_unsupported_claims": 0, "action_on_violation": "block", "min_citations": 0} | LOW
+    for first, second in ((loose, strict), (strict, loose)):
+        versions = [
+            replace(policy("grounding", "p", abstention_response=str(number), **rules), version=number)
+            for number, rules in enumerate((first, second), 1)
+        ]
+        evaluation = PolicySet(tuple(versions)).evaluate_reply(INPUTS)
+        evaluation.start()
+        evaluation.sentence([claim()])
+        assert evaluation.sentence([claim(0.1, sentence=1)]).strip is True
+        assert evaluation.finish(replace(INPUTS, trust_score=1.0)).action is Action.BLOCK
+        blocking = 1 if first is strict else 2
+        assert evaluation.abstention_response == str(blocking)
+        blocks = {d.policy_version for d in evaluation.decisions if d.action is Action.BLOCK}
+        assert blocks == {blocking}
+
+
 def test_each_contradiction_is_reported() -> None:
     evaluation = evaluate({"contradiction_action": "block"} | LOW)
     evaluation.start()
@@ -212,6 +271,8 @@ CLAIMS = st.lists(
         claim,
         st.sampled_from([0.0, 0.5, 0.7, 0.9]),
         st.sampled_from([0.0, 0.7, 0.95]),
+        correction=st.sampled_from([None, "…"]),
+        corrected=st.sampled_from([(), (claim(0.5),), (claim(0.9),), (claim(0.9), claim(0.7))]),
     ),
     max_size=8,
 )
@@ -302,6 +363,7 @@ PAIR_RULES = st.fixed_dictionaries(
     {},
     optional={
         "contradiction_action": st.sampled_from(["flag", "block", "correct"]),
+        "entailment_threshold": st.sampled_from([0.2, 0.7, 0.9]),
         "unverifiable_action": st.sampled_from(["flag", "strip", "block"]),
         "unjudged_action": st.sampled_from(["allow", "warn", "strip", "block"]),
         "action_on_violation": st.sampled_from(["warn", "block"]),

@@ -45,6 +45,7 @@ INPUT: dict[str, Any] = {
     "type": "object",
     "properties": {
         "text": {"type": "string", "description": "The text to check"},
+        "question": {"type": "string", "description": "The user's message that the text answers"},
         "sources": {"type": "array", "items": {"type": "string"}, "description": "Sources to check the text against"},
         "documents": {
             "type": "array",

@@ -109,6 +109,7 @@ COMPONENTS: Json = {
     "CheckRequest": _closed(
         ["text"],
         text=_TEXT,
+        question=_or_null(_TEXT),
         sources={"type": ["array", "null"], "items": _TEXT},
         documents=ref("Documents"),
         policy=_or_null(_TEXT),

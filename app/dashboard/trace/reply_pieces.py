@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from app.reply.corrections import MARK, marked
-from app.reply.delivered_text import correction
+from judges.text.corrections import MARK, marked, replacement
 
 Row = Mapping[str, Any]
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
@@ -99,7 +98,7 @@ class _Composition:
         text, fate = raw.strip(), fate_of(sentence)
         if fate is Fate.WITHHELD and (corrections := corrections_of(sentence)):
             inside = marked(text, corrections[0]) if len(corrections) == 1 else None
-            for standing in (correction(corrections), inside):
+            for standing in (replacement(corrections), inside):
                 if standing is not None and (found := self._reply.find(standing, self._at)) >= 0:
                     yield ReplyPiece(text=text, lead=self._lead(raw), sentence=place, fate=Fate.CORRECTED)
                     yield from self._between(found + len(standing), instead=True)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -57,6 +57,16 @@ class JudgedClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnjudgedRange:
+    """A part of the output that may contain claims but wasn't judged. ``kind`` is the kind of text, such as ``code``.
+    ``start`` and ``end`` are its position in the output, in code points."""
+
+    kind: str | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """The cost of judging. ``usd`` is None if the price of a model is unknown. The token counts are None if no LLM was
     called."""
@@ -68,8 +78,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedOutput:
-    """The verdicts on an output, as the cache stores them. ``support`` is the entailment threshold used, and
-    ``reasoning`` is the judge's reasoning about all claims.
+    """The verdicts on an output, as the cache stores them. ``support`` is the entailment threshold used, ``reasoning``
+    is the judge's reasoning about all claims, and ``unjudged`` lists the parts of the output that weren't judged. An
+    LLM that judges alone doesn't report such parts.
     """
 
     judge: str
@@ -78,6 +89,7 @@ class JudgedOutput:
     claims: tuple[JudgedClaim, ...] = ()
     cost: Cost = Cost()
     reasoning: str | None = None
+    unjudged: tuple[UnjudgedRange, ...] = ()
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "JudgedOutput":
@@ -89,6 +101,7 @@ class JudgedOutput:
             claims=tuple(_claim(claim) for claim in data["claims"]),
             cost=Cost(**data["cost"]),
             reasoning=data.get("reasoning"),
+            unjudged=tuple(UnjudgedRange(**part) for part in data["unjudged"]),
         )
 
 
@@ -183,6 +196,7 @@ def to_json(result: CaseResult) -> dict[str, Any]:
         "summary": None if result.judged is None else result.judged.summary,
         "reasoning": None if result.judged is None else result.judged.reasoning,
         "support_threshold": None if result.judged is None else result.judged.support,
+        "unjudged": [] if result.judged is None else [asdict(part) for part in result.judged.unjudged],
         "key": result.key,
     }
 
@@ -212,6 +226,7 @@ def from_json(data: Mapping[str, Any]) -> CaseResult:
             claims=tuple(_from_entry(entry) for entry in entries),
             cost=Cost(usd=cost["cost"], input_tokens=cost["input_tokens"], output_tokens=cost["output_tokens"]),
             reasoning=data.get("reasoning"),
+            unjudged=tuple(UnjudgedRange(**part) for part in data.get("unjudged", ())),
         )
     return CaseResult(
         case=case,

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,15 @@ import orjson
 
 import judges
 from app.evaluation.cases.case import Case, ScoringMode
-from app.evaluation.cases.case_result import PASS_MARK, Cost, JudgedClaim, JudgedOutput, Passage, normalized
+from app.evaluation.cases.case_result import (
+    PASS_MARK,
+    Cost,
+    JudgedClaim,
+    JudgedOutput,
+    Passage,
+    UnjudgedRange,
+    normalized,
+)
 from app.events.llm_usage import llm_usage
 from app.judge_runtime.offline import JudgeMissingError, open_cross_encoder, open_llm
 from app.protocols.documents.parsed_request import question_of
@@ -30,6 +38,8 @@ from judges.llm.context_window import estimate_tokens
 from judges.llm_types import LlmCall
 from judges.protocols import JudgeError, PairScorer
 from judges.types import Claim, ClaimVerdict, GroundingReport, Label
+from policies.citations.document_names import DocumentNames
+from policies.citations.markers import names_only_documents
 
 _TIMEOUT_S: Final = 600.0
 """Seconds for judging a sentence. The time limit is long, so that no verdict depends on how busy the machine is. LLM
@@ -153,9 +163,11 @@ class CaseJudge:
         evidence = await self.checker.prepare(case.documents)
         reply = self.checker.reply(
             evidence,
+            resolves=partial(names_only_documents, names=DocumentNames(case.documents)),
             thresholds=self.thresholds,
             llm=llm and self.kind.reads_pairs,
             question=question_of(case.input or ""),
+            message=case.input,
         )
         sentences = [*reply.push(case.output), *reply.flush()]
         if llm and self._llm is not None and not self.kind.reads_pairs:
@@ -216,6 +228,9 @@ class CaseJudge:
             support=self.thresholds.entailment,
             claims=tuple(self._claim(verdict) for verdict in report.claims),
             cost=_cost(reply.llm_calls),
+            unjudged=tuple(
+                UnjudgedRange(kind=part.kind, start=part.span.start, end=part.span.end) for part in report.unjudged
+            ),
         )
 
     def _claim(self, verdict: ClaimVerdict) -> JudgedClaim:

@@ -124,6 +124,8 @@ def _too_long(path: str, size: int, limit: int) -> InvalidRequestError:
 
 GROUNDING_SOURCE = "grounding_source"
 TOOL_RESULT = "tool_result"
+EVIDENCE = ("document", "search_result")
+"""The types of blocks that are documents."""
 
 
 def take_blocks(documents: Documents, content: Any, path: str) -> None:
@@ -132,12 +134,11 @@ def take_blocks(documents: Documents, content: Any, path: str) -> None:
         kind = part.get("type")
         if kind == GROUNDING_SOURCE:
             documents.take({name: value for name, value in part.items() if name != "type"}, where)
-        elif kind == "search_result":
-            _take(documents, part, part.get("content"), where)
         elif kind == "document" and isinstance(part.get("document"), dict):  # Cohere's
             documents.take({"document": part["document"]}, where)
-        elif kind == "document":
-            _take(documents, part, _content(part), where)
+        elif kind in EVIDENCE and (text := text_of_block(part)).strip():
+            named = {name: part[name] for name in ("source", "title") if isinstance(part.get(name), str)}
+            documents.take({"text": text, **named}, where)
         elif kind == TOOL_RESULT:
             take_blocks(documents, part.get("content"), f"{where}.content")
 
@@ -157,16 +158,11 @@ def plain_text(content: Any, types: Collection[str] = ("text",)) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _content(part: Mapping[str, Any]) -> Any:
-    """Return the content of a ``document`` block, which may be text or blocks."""
+def text_of_block(part: Mapping[str, Any]) -> str:
+    """Return the text of a ``document`` or ``search_result`` block, or "" if it has none, as a PDF."""
+    if part.get("type") == "search_result":
+        return plain_text(part.get("content"))
     source = part.get("source")
     if not isinstance(source, dict):
-        return None
-    return source.get("data") if source.get("type") == "text" else source.get("content")
-
-
-def _take(documents: Documents, part: Mapping[str, Any], content: Any, path: str) -> None:
-    text = plain_text(content)
-    if text.strip():
-        named = {name: part[name] for name in ("source", "title") if isinstance(part.get(name), str)}
-        documents.take({"text": text, **named}, path)
+        return ""
+    return plain_text(source.get("data") if source.get("type") == "text" else source.get("content"))

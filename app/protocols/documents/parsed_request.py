@@ -76,7 +76,7 @@ def read_options(value: Any, headers: Mapping[str, str], path: str = "grounding"
         raise InvalidRequestError(f"{where}: {message}.", param=where) from None
 
 
-_CONVERSATION: Final = 20_000
+MAX_CONVERSATION_CHARS: Final = 20_000
 """The maximum number of characters kept from the user's messages. A reply may use names that occur in this text."""
 _LONGEST: Final = 200
 """If a message without a question mark has at most this many characters, the whole message is treated as the question.
@@ -90,39 +90,28 @@ is then in its last or first paragraph.
 """
 
 
-def last_message(body: Mapping[str, Any]) -> str:
-    """Return the user's last message in a request to any of the APIs, or "" if there is none."""
-    return next(reversed(_user_texts(body)), "")
-
-
 def title_in(body: Mapping[str, Any], query: str | None = None) -> str:
     """Return the text by which people recognize a request. This is its question or, if there is none, the user's last
     message."""
-    texts = [query] if query else _user_texts(body)[-1:]
+    texts = user_texts(body, query)[-1:]
     return (question_of(texts[0]) or texts[0]) if texts else ""
 
 
-def written_by_user(body: Mapping[str, Any], query: str | None = None) -> str:
-    """Return everything that the user wrote in a request to any of the APIs, including ``query``. If the text is too
-    long, only its end is returned."""
-    texts = [*_user_texts(body), *([query] if query else [])]
-    return "\n".join(texts)[-_CONVERSATION:]
-
-
-def _user_texts(body: Mapping[str, Any]) -> list[str]:
-    """Return the texts of the user's messages, in order. Messages without text are skipped, because they contain only
-    tool results."""
+def user_texts(body: Mapping[str, Any], query: str | None = None) -> list[str]:
+    """Return the texts of the user's messages in a request to any of the APIs, in order, followed by ``query``.
+    Messages without text are skipped, because they contain only tool results."""
+    last = [query] if query else []
     turns = next((body[name] for name in ("messages", "input", "prompt") if body.get(name) is not None), None)
     if isinstance(turns, list) and len(turns) == 1 and isinstance(turns[0], str):
         turns = turns[0]
     if isinstance(turns, str):
-        return [turns]
+        return [turns, *last]
     found = [
         plain_text(turn.get("content"), types=("text", "input_text"))
         for turn in (turns if isinstance(turns, list) else ())
         if isinstance(turn, dict) and turn.get("role") == "user"
     ]
-    return [text for text in found if text.strip()]
+    return [text for text in found if text.strip()] + last
 
 
 def question_of(text: str) -> str:

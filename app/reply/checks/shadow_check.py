@@ -43,12 +43,12 @@ class _HeardChoice:
 
 
 class ShadowCheck:
-    """Judges one reply. ``open_check`` starts the check of a choice. ``names`` contains the names of the kept
-    documents. ``judges_reasoning`` means that reasoning in the text is judged like the answer.
+    """Judges one reply. ``open_check`` starts the check of the choice at an index. ``names`` contains the names of the
+    kept documents. ``judges_reasoning`` means that reasoning in the text is judged like the answer.
     """
 
     def __init__(
-        self, open_check: Callable[[], ReplyCheck], names: DocumentNames, *, judges_reasoning: bool = False
+        self, open_check: Callable[[int], ReplyCheck], names: DocumentNames, *, judges_reasoning: bool = False
     ) -> None:
         self._open_check, self._names = open_check, names
         self._judges_reasoning = judges_reasoning
@@ -61,7 +61,7 @@ class ShadowCheck:
         heard = self._choices.get(part.choice)
         if heard is None:
             inline = None if self._judges_reasoning else InlineReasoning()
-            heard = self._choices[part.choice] = _HeardChoice(self._open_check(), inline)
+            heard = self._choices[part.choice] = _HeardChoice(self._open_check(part.choice), inline)
         await self._push(heard, heard.answer(part))
 
     async def finish(self, *, truncated: bool) -> None:

@@ -14,7 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
-from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, list_of, number, objects, positive_integer
+from judges.cross_encoder.remote.response_parsing import (
+    distribution,
+    list_of,
+    objects,
+    positive_integer,
+    probability,
+)
 from judges.llm_types import LlmCall
 from judges.protocols import JudgeError, JudgeUnavailableError, PairScorer
 from judges.types import EvidenceWindows, Probabilities, UnsupportedSpan, Windowing
@@ -23,6 +29,8 @@ PROTOCOL: Final = "groundlane-judge/1"
 
 _MAX_PARTS = 256
 """Maximum number of windows that a claim may be judged against at once."""
+_MAX_USAGE: Final = 10**9
+"""A judge that reports more tokens, milliseconds or dollars than this for one call is wrong."""
 _NAMES: Final = ("entailed", "neutral", "contradicted")
 
 Pair = tuple[str, str]
@@ -62,15 +70,17 @@ class GroundlaneProtocol:
         return self._probabilities(row, tuple(map(self._probabilities, parts)))
 
     def _probabilities(self, row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()) -> Probabilities:
-        found = {name: number(row.get(name)) for name in _NAMES}
-        if min(found.values()) < 0.0 or abs(sum(found.values()) - 1.0) > SUM_TOLERANCE:
-            raise JudgeError("the probabilities of a pair do not sum to 1")
+        entailed, neutral, contradicted = distribution([row.get(name) for name in _NAMES])
         stage = row.get("stage", 0)
         if not isinstance(stage, int) or not 0 <= stage < max(1, len(self.stage_thresholds)):
             raise JudgeError("the stage of a score must be the position of a judge in the cascade")
         second = row.get("second")
+        if isinstance(second, dict) and second.get("second") is not None:
+            raise JudgeError("a judge has at most two encoders")
         return Probabilities(
-            **found,
+            entailed=entailed,
+            neutral=neutral,
+            contradicted=contradicted,
             parts=parts,
             spans=_spans(row.get("spans", ())),
             stage=stage,
@@ -83,9 +93,12 @@ class GroundlaneProtocol:
         parsed."""
         rows = answer.get("calls") if isinstance(answer, dict) else None
         try:
-            return [] if rows is None else msgspec.convert(rows, list[LlmCall])
+            calls = [] if rows is None else msgspec.convert(rows, list[LlmCall])
         except msgspec.ValidationError:
-            raise JudgeError("the calls to services do not have the documented form") from None
+            calls = None
+        if calls is None or not all(map(_is_plausible, calls)):
+            raise JudgeError("the calls to services do not have the documented form")
+        return calls
 
     def model_changed(self, answer: Any) -> bool:
         """Return whether ``answer`` comes from a different model."""
@@ -108,6 +121,11 @@ def groundlane_protocol(info: Mapping[str, Any]) -> GroundlaneProtocol:
         paid=info.get("paid") is True,
         windowing=_windowing(info.get("windows")),
     )
+
+
+def _is_plausible(call: LlmCall) -> bool:
+    numbers = (call.prompt_tokens, call.completion_tokens, call.latency_ms, call.cost_usd or 0.0)
+    return all(0 <= value <= _MAX_USAGE for value in numbers)
 
 
 def _threshold(value: Any) -> float | None:
@@ -158,7 +176,7 @@ def _spans(rows: Any) -> tuple[UnsupportedSpan, ...]:
         start, end = row.get("start"), row.get("end")
         if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end:
             raise JudgeError("a span must have integers as start and end, with 0 <= start < end")
-        found.append(UnsupportedSpan(start, end, number(row.get("score"))))
+        found.append(UnsupportedSpan(start, end, probability(row.get("score"))))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ import httpx
 
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, JudgeUnreachableError
 
-_MAX_RESPONSE_BYTES = 8 * 1024 * 1024
+_MAX_RESPONSE_BYTES = 2 * 1024 * 1024
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 _CONNECT_S = 5.0
 _FIRST_BACKOFF_S = 0.05
@@ -158,7 +158,7 @@ class JsonClient:
 def _parse(body: bytes, path: str) -> Any:
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise JudgeError(f"{path}: response is not JSON") from error
 
 

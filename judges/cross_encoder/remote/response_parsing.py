@@ -1,19 +1,21 @@
 """Parses the responses of judge servers. A response with an unexpected format raises JudgeError."""
 
-from collections.abc import Mapping
-from math import isfinite
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from judges.protocols import JudgeError, JudgeUnavailableError
 
-SUM_TOLERANCE = 0.02
+_SUM_TOLERANCE = 0.02
 """How far the sum of half-precision probabilities may be from 1."""
+_TOLERANCE = 0.001
+"""How far a probability may be outside 0 to 1 because of rounding."""
 
 
 def positive_integer(info: Mapping[str, Any], name: str) -> int:
     """Return the positive integer ``name`` in ``info``. Raises JudgeUnavailableError if it is missing or invalid."""
     value = info.get(name)
-    if not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise JudgeUnavailableError(f"/info has no {name}")
     return value
 
@@ -34,6 +36,23 @@ def objects(rows: Any) -> list[Mapping[str, Any]]:
 
 def number(value: Any) -> float:
     """Return ``value`` if it is a finite number. Raises JudgeError."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    most = sys.float_info.max
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -most <= value <= most:
         raise JudgeError("the response has a value that is not a number")
     return float(value)
+
+
+def probability(value: Any) -> float:
+    """Return ``value`` if it is a number from 0 to 1. Raises JudgeError."""
+    found = number(value)
+    if not -_TOLERANCE <= found <= 1.0 + _TOLERANCE:
+        raise JudgeError("the response has a probability outside 0 to 1")
+    return min(1.0, max(0.0, found))
+
+
+def distribution(values: Sequence[Any]) -> list[float]:
+    """Return ``values`` if they are probabilities that sum to 1. Raises JudgeError."""
+    found = [probability(value) for value in values]
+    if abs(sum(found) - 1.0) > _SUM_TOLERANCE:
+        raise JudgeError("the probabilities of a pair do not sum to 1")
+    return found

@@ -11,7 +11,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
-from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, list_of, number, objects, positive_integer
+from judges.cross_encoder.remote.response_parsing import (
+    distribution,
+    list_of,
+    number,
+    objects,
+    positive_integer,
+    probability,
+)
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
 
@@ -87,11 +94,9 @@ class TextEmbeddingsInferenceProtocol:
         return self.labels.probabilities(np.array(rows))
 
     def _logits(self, row: Any) -> list[float]:
-        by_name = {one.get("label"): one.get("score") for one in objects(row)}
-        if by_name.keys() != set(self.names):
-            raise JudgeError(
-                f"unexpected labels in the response: {sorted(map(str, by_name))}, not {sorted(self.names)}"
-            )
+        by_name = {str(one.get("label")): one.get("score") for one in objects(row)}
+        if len(row) != len(self.names) or by_name.keys() != set(self.names):
+            raise JudgeError(f"unexpected labels in the response: {sorted(by_name)}, not {sorted(self.names)}")
         return [number(by_name[name]) for name in self.names]
 
 
@@ -144,9 +149,7 @@ class VllmScoreProtocol:
         scores = self.scores(answer, len(pairs))
         if self.is_logit:
             return LabelMapping(size=1).probabilities(np.array(scores))
-        if not all(0.0 <= score <= 1.0 for score in scores):
-            raise JudgeError(f"{self.model} returned a score outside 0 to 1")
-        return [Probabilities(score, 1.0 - score, 0.0) for score in scores]
+        return [Probabilities(score, 1.0 - score, 0.0) for score in map(probability, scores)]
 
     def scores(self, answer: Any, count: int) -> list[float]:
         """Return the numbers in ``answer``, unchanged."""
@@ -181,7 +184,7 @@ class VllmClassifyProtocol:
         return [self._probabilities(row.probabilities) for row in rows]
 
     def _probabilities(self, row: Sequence[float]) -> Probabilities:
-        entailed = row[self.labels.entailed]
+        entailed = probability(row[self.labels.entailed])
         contradicted = 0.0 if self.labels.contradicted is None else row[self.labels.contradicted]
         return Probabilities(entailed, max(0.0, 1.0 - entailed - contradicted), contradicted)
 
@@ -221,9 +224,8 @@ def classified(answer: Any, count: int) -> list[Classified]:
         probabilities = row.get("probs")
         if not isinstance(probabilities, list) or not probabilities:
             raise JudgeError("a row in the response has no probabilities")
-        numbers = [number(one) for one in probabilities]
-        if len(numbers) > 1 and abs(sum(numbers) - 1.0) > SUM_TOLERANCE:
-            raise JudgeError("the probabilities of a row do not sum to 1")
+        # A model with a single class may return a logit.
+        numbers = distribution(probabilities) if len(probabilities) > 1 else [number(probabilities[0])]
         label = row.get("label")
         rows.append(Classified(label if isinstance(label, str) else None, numbers))
     return rows
@@ -256,7 +258,10 @@ class LabelsSeen:
 
 def _data(answer: Any, count: int) -> list[Mapping[str, Any]]:
     rows = objects(list_of(answer.get("data") if isinstance(answer, dict) else None, count))
-    return sorted(rows, key=lambda row: number(row.get("index")))
+    rows = sorted(rows, key=lambda row: number(row.get("index")))
+    if [row["index"] for row in rows] != list(range(count)):
+        raise JudgeError(f"the results do not have the indexes 0 to {count - 1}")
+    return rows
 
 
 def _is(given: str | None, expected: str) -> bool:

@@ -1,13 +1,20 @@
 """Reads the answer in a chat completion: its text, and the probabilities of its tokens if the server returns them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, isfinite
-from typing import Any
+from math import exp
+from typing import Any, Final
 
-from judges.cross_encoder.services.pair_service import UnreadableAnswerError
+from judges.cross_encoder.services.pair_service import UnreadableAnswerError, usage_count
 
 _MARKS = " \t\n\"'`*.:,▁Ġ"
+_TAG: Final = re.compile(r"<[^<>]*>")
+_MAX_CHARS: Final = 20_000
+"""Maximum length of an answer, which is several times the length of 600 tokens."""
+_MAX_LOGPROB: Final = 0.001
+_MIN_LOGPROB: Final = -1_000.0
+"""Below this, a probability is 0. Servers write negative infinity in different ways."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +28,11 @@ class AnswerToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
-    """The answer. ``tokens`` is empty if the server returns no log-probabilities."""
+    """The answer. ``complete`` is False if it was cut off. ``tokens`` is empty if the server returns no
+    log-probabilities."""
 
     text: str
+    complete: bool
     tokens: Sequence[AnswerToken]
     prompt_tokens: int
     completion_tokens: int
@@ -39,41 +48,46 @@ class ChatAnswer:
 
 
 def read_chat_answer(answer: Any) -> ChatAnswer:
-    """Parse a chat completion. Raises UnreadableAnswerError."""
+    """Parse a chat completion. Raises UnreadableAnswerError if there is none, or if the model has refused."""
     try:
         choice = answer["choices"][0]
-        text = choice["message"]["content"]
+        message = choice["message"]
+        text = message["content"]
     except (TypeError, LookupError):
         raise UnreadableAnswerError("the response is not a chat completion") from None
-    if not isinstance(text, str):
+    if not isinstance(text, str) or message.get("refusal"):
         raise UnreadableAnswerError("the chat completion has no text")
+    if len(text) > _MAX_CHARS:
+        raise UnreadableAnswerError(f"the answer is longer than {_MAX_CHARS} characters")
     usage = answer.get("usage")
     return ChatAnswer(
         text=text,
+        complete=choice.get("finish_reason") == "stop",
         tokens=_tokens(choice.get("logprobs")),
-        prompt_tokens=_count(usage, "prompt_tokens"),
-        completion_tokens=_count(usage, "completion_tokens"),
+        prompt_tokens=usage_count(usage, "prompt_tokens"),
+        completion_tokens=usage_count(usage, "completion_tokens"),
     )
 
 
 def word_probability(answer: ChatAnswer, word: str, other: str, *, normalised: bool) -> float:
-    """Return the probability that the answer is ``word`` rather than ``other``. It is taken from the first token that
-    is one of the two words, ignoring case. If the server returns no log-probabilities, the result is 1 or 0.
-    ``normalised`` assumes that no third answer is possible.
+    """Return the probability that the answer is ``word`` rather than ``other``, ignoring case. It is taken from the
+    token of the answer's first word; tags don't count as words. If the server returns no log-probabilities, the result
+    is 1 or 0. ``normalised`` assumes that no third answer is possible.
 
-    Raises UnreadableAnswerError if the answer is neither.
+    Raises UnreadableAnswerError if the first word is neither, because the words may also occur in an explanation.
     """
+    words = map(_word, _TAG.sub(" ", answer.text).split())
+    said = next((each for each in words if each), "")
+    if said not in (word, other):
+        raise UnreadableAnswerError(f"the answer is neither {word!r} nor {other!r}")
     for token in answer.tokens:
-        if _word(token.text) in (word, other):
+        if _word(token.text) == said:
             chances = token.alternatives or [(token.text, token.probability)]
             of_word = sum(chance for text, chance in chances if _word(text) == word)
             of_other = sum(chance for text, chance in chances if _word(text) == other)
             total = of_word + of_other if normalised else 1.0
             return min(1.0, of_word / total) if total > 0 else 0.0
-    for said in answer.text.replace("<", " <").replace(">", "> ").split():
-        if _word(said) in (word, other):
-            return 1.0 if _word(said) == word else 0.0
-    raise UnreadableAnswerError(f"the answer is neither {word!r} nor {other!r}")
+    return 1.0 if said == word else 0.0
 
 
 def _word(text: str) -> str:
@@ -102,9 +116,6 @@ def _entry(entry: Any) -> tuple[str, float] | None:
     text, logprob = entry.get("token"), entry.get("logprob")
     if not isinstance(text, str) or isinstance(logprob, bool) or not isinstance(logprob, int | float):
         return None
-    return (text, min(1.0, exp(logprob))) if isfinite(logprob) else (text, 0.0)
-
-
-def _count(usage: Any, name: str) -> int:
-    value = usage.get(name) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) and value >= 0 else 0
+    if not logprob <= _MAX_LOGPROB:
+        return None
+    return text, min(1.0, exp(logprob)) if logprob > _MIN_LOGPROB else 0.0

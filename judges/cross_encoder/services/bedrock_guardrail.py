@@ -31,6 +31,7 @@ from judges.cross_encoder.services.pair_service import (
     UnreadableAnswerError,
     entailment,
     probability,
+    usage_count,
 )
 
 _QUERY = "What does the source say about this?"
@@ -90,10 +91,8 @@ class BedrockGuardrailService(PairService):
             raise UnreadableAnswerError(
                 f"{self.name}: no grounding score; enable the guardrail's contextual grounding check"
             )
-        usage = answer.get("usage")
-        units = usage.get("contextualGroundingPolicyUnits") if isinstance(usage, dict) else None
-        billed = float(units) if isinstance(units, int) and units >= 0 else 1.0
-        return ServiceAnswer(score=entailment(min(scores)), units=billed)
+        units = usage_count(answer.get("usage"), "contextualGroundingPolicyUnits", default=1)
+        return ServiceAnswer(score=entailment(min(scores)), units=units)
 
     def _score(self, found: Mapping[str, Any]) -> float:
         """Return the score, shifted so that it is 0.5 at the guardrail's threshold."""

@@ -6,7 +6,7 @@ it in a file and set the option ``prompt``.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -143,7 +143,7 @@ LYNX_PROMPT: Final = PromptText(
         "ANSWER: {claim}"
     ),
 )
-_SCORE: Final = re.compile(r'"?SCORE"?\s*:\s*"?(PASS|FAIL)\b', re.IGNORECASE)
+_SCORE: Final = re.compile(r'"?SCORE"?\s*:\s*"?(PASS|FAIL)\b(?P<end>"?\s*\}\Z)?', re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +162,16 @@ class LynxForm:
         return {"messages": self.prompt.messages(evidence, claim)}
 
     def entailed(self, answer: ChatAnswer) -> float:
-        scores: Sequence[str] = _SCORE.findall(answer.text)
-        if not scores:
-            raise UnreadableAnswerError("the answer has no SCORE")
-        word = scores[-1].upper()
+        text = answer.text.strip()
+        if text.startswith("```"):
+            text = text.removesuffix("```").partition("\n")[2].strip()
+        scores = list(_SCORE.finditer(text)) if answer.complete and text.startswith("{") else []
+        if not scores or scores[-1]["end"] is None:
+            raise UnreadableAnswerError("the answer is not JSON that ends with a SCORE")
+        words = {score[1].upper() for score in scores}
+        if len(words) > 1:  # The reasoning may quote a document that contains a score.
+            raise UnreadableAnswerError("the answer has two SCOREs")
+        (word,) = words
         chosen = answer.probability_of(word)
-        return chosen if word == "PASS" else 1.0 - chosen
+        # The model writes the likelier word, so PASS is never likelier than a FAIL that it has written.
+        return chosen if word == "PASS" else min(chosen, 1.0 - chosen)

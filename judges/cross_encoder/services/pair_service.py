@@ -17,6 +17,8 @@ Key = Callable[[], str | None]
 time."""
 COMMON_OPTIONS: Final = frozenset({"languages", "price", "concurrency"})
 """Options that every service accepts."""
+_MAX_USAGE: Final = 10**9
+"""A service that reports more tokens or units than this for one request is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,12 @@ def probability(value: Any, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
         raise UnreadableAnswerError(f"{what} is not a number from 0 to 1")
     return float(value)
+
+
+def usage_count(usage: Any, name: str, *, default: int = 0) -> int:
+    """Return the count ``name`` in the usage that a service reports, or ``default`` if it is missing or invalid."""
+    value = usage.get(name) if isinstance(usage, Mapping) else None
+    return value if isinstance(value, int) and 0 <= value <= _MAX_USAGE else default
 
 
 def entailment(entailed: float) -> Probabilities:

@@ -23,7 +23,7 @@ from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableE
 
 log = getLogger(__name__)
 
-_MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
+_MAX_RESPONSE_BYTES: Final = 1024 * 1024
 _CONNECT_S: Final = 5.0
 _FIRST_BACKOFF_S: Final = 0.1
 """Pause before the first retry; it doubles each time."""

@@ -82,10 +82,16 @@ class VertexCheckGroundingService(PairService):
         owners = [place for place, count in enumerate(pieces) for _ in range(count)]
         chunks = answer.get("citedChunks", [])
         try:
-            facts = {int(chunks[index]["source"]) for claim in claims for index in claim.get("citationIndices", [])}
-            return {owners[fact] for fact in facts}
-        except (TypeError, ValueError, LookupError):
+            cited = [_at(chunks, index) for claim in claims for index in claim.get("citationIndices", [])]
+            return {_at(owners, int(chunk["source"])) for chunk in cited}
+        except (TypeError, ValueError, LookupError, OverflowError):
             raise UnreadableAnswerError(f"{self.name}: a citation does not name a fact of the request") from None
+
+
+def _at(items: Any, index: int) -> Any:
+    if index < 0:
+        raise IndexError
+    return items[index]
 
 
 def _texts(evidence: str) -> tuple[str, ...]:

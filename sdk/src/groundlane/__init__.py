@@ -16,7 +16,7 @@ from groundlane._errors import (
 from groundlane._observe import current_async_run, current_run, observe
 from groundlane._results import CheckResult, RunRecord
 from groundlane._runs import AsyncRun, Recorded, Run
-from groundlane._types import Claim, Decision, Document, Grounding, Retrieval, Source, Span
+from groundlane._types import Claim, Decision, Document, Grounding, Retrieval, Source, Span, UnjudgedPart
 from groundlane._version import VERSION as __version__
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Source",
     "Span",
     "UnexpectedAnswerError",
+    "UnjudgedPart",
     "__version__",
     "current_async_run",
     "current_run",

@@ -7,7 +7,7 @@ from typing import Any, Self
 from groundlane._errors import UnexpectedAnswerError
 from groundlane._fields import Fields
 from groundlane._transport import Call, segment
-from groundlane._types import Claim, Decision, Document
+from groundlane._types import Claim, Decision, Document, UnjudgedPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +16,8 @@ class CheckResult:
 
     ``grounded`` is True if the text was judged, no claim is contradicted, and the ratio of unverifiable claims is
     within the limit set by the options. ``trust_score`` is the ratio of supported claims, from 0 to 1, or None if the
-    text has no claims. ``action`` and ``decisions`` come from the options or the policy. ``reason_code`` says why
-    nothing was judged.
+    text has no claims. ``unjudged`` lists the parts of the text that weren't judged. ``action`` and ``decisions`` come
+    from the options or the policy. ``reason_code`` says why nothing was judged.
     """
 
     grounded: bool
@@ -30,6 +30,7 @@ class CheckResult:
     trust_score: float | None
     summary: str
     claims_skipped: int = 0
+    unjudged: tuple[UnjudgedPart, ...] = ()
     verdict: str | None = None
     action: str | None = None
     reason_code: str | None = None
@@ -55,6 +56,7 @@ class CheckResult:
             trust_score=fields.number("trust_score"),
             summary=fields.text("summary") or "",
             claims_skipped=fields.count("claims_skipped"),
+            unjudged=UnjudgedPart.each(data.get("unjudged")),
             verdict=fields.text("verdict"),
             action=fields.text("action"),
             reason_code=fields.text("reason_code"),

@@ -99,6 +99,19 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnjudgedPart:
+    """A part of the text that may contain claims but wasn't judged. ``kind`` says what it is, such as ``code``."""
+
+    kind: str
+    span: Span | None
+
+    @classmethod
+    def each(cls, data: Any) -> tuple[Self, ...]:
+        parts = data if isinstance(data, list) else []
+        return tuple(cls(kind=Fields(item).text("kind") or "", span=Span.maybe(item)) for item in parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A policy decision. ``action`` is ``allow``, ``warn``, ``drop`` or ``block``. ``phase`` is ``before_workflow``,
     ``mid_execution`` or ``after_workflow``."""

@@ -24,6 +24,7 @@ from judges.types import (
     Span,
 )
 from policies.base import JudgeOptions
+from policies.reason_texts import ELLIPSIS
 from policies.replay import ChoiceLog, RequestLog
 from policies.types import Citation, PolicyInputs, UnjudgedText
 
@@ -39,6 +40,15 @@ VERDICT = ClaimVerdict(
     contradicting_source=replace(SOURCE, document_index=1),
     explanation=SECRET,
     correction=SECRET,
+    corrected=(
+        ClaimVerdict(
+            claim=Claim(text=ELLIPSIS, span=Span(0, 7), sentence_index=2),
+            label=Label.SUPPORTED,
+            entailed=0.8,
+            contradicted=0.125,
+            escalated=True,
+        ),
+    ),
     escalated=True,
     support={0: 0.9, 1: 0.1},
 )

@@ -12,11 +12,11 @@ from app.reply.delivered_text import (
     OutgoingText,
     closed_up,
     corrected,
-    correction,
     lead_of,
     replacement_text,
     without_spans,
 )
+from judges.text.corrections import CorrectedSentence
 from judges.types import Sentence, Span
 
 FRAME = Frame(json={})
@@ -119,30 +119,17 @@ def test_tokens_not_spelling_the_text_are_all_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "put"),
+    ("text", "before", "after", "put"),
     [
-        (" Rain.", " [CORRECTED: Sun.]"),
-        ("\n- Rain.", "\n- [CORRECTED: Sun.]"),
-        ("\n| Rain | today |", "\n| [CORRECTED: Sun.] |"),
+        (" Rain.", "", "", " [CORRECTED: Sun.]"),
+        ("\n- Rain.", "- ", "", "\n- [CORRECTED: Sun.]"),
+        ("\n| Rain | today |", "| ", " |", "\n| [CORRECTED: Sun.] |"),
     ],
 )
-def test_correction_replaces_the_sentence_in_place(text: str, put: str) -> None:
-    made, standing = corrected(piece(text), [("Rain.", "Sun.")], inside=True)
-    assert (made.text, standing) == (put, "[CORRECTED: Sun.]")
+def test_correction_replaces_the_sentence_in_place(text: str, before: str, after: str, put: str) -> None:
+    made = corrected(piece(text), CorrectedSentence(before, "[CORRECTED: Sun.]", after))
+    assert made.text == put
     assert [token for s in made.slices for token in s.tokens] == []
-
-
-@pytest.mark.parametrize(
-    ("inside", "standing"),
-    [(True, "It rains [CORRECTED: today]."), (False, "[CORRECTED: It rains today.]")],
-)
-def test_correction_is_inside_its_sentence_or_replaces_it(inside: bool, standing: str) -> None:
-    made, found = corrected(piece("\n- It rains tomorrow."), [("It rains tomorrow.", "It rains today.")], inside=inside)
-    assert (made.text, found) == (f"\n- {standing}", standing)
-
-
-def test_corrections_are_on_one_line() -> None:
-    assert correction(["The sun\nshines.", " No rain. "]) == "[CORRECTED: The sun shines. No rain.]"
 
 
 class TestDeliveredText:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judges.testing import ScriptedJudge
+from judges.testing import ScriptedJudge, contradicts, entails
 from tests.support.gateways.in_process_gateway import (
     FALSE,
     LINKED,
@@ -157,6 +157,33 @@ async def test_new_text_continues_the_released_text_without_repeating_it(first: 
     _, stream = await streamed(said(first), said(second) if second else said())
     assert text_of(stream) == shown
     assert finish_of(stream) == ["stop"]
+
+
+ORION, NOVA, OLD = "The Orion lamp is made of brass.", "The Nova lamp is made of glass.", "It is very old."
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("second", "shown"),
+    [
+        (OLD, f"{NOVA} {ORION} {OLD}"),
+        (f"{NOVA} {OLD}", f"{NOVA} {ORION} {OLD}"),
+        (f"{NOVA} {ORION} {OLD}", f"{NOVA} {ORION} {OLD}"),
+        (f"{ORION} {OLD}", f"{NOVA} {ORION} {ORION} {OLD}"),
+        (f"{NOVA} {NOVA} {OLD}", f"{NOVA} {ORION} {NOVA}"),
+    ],
+)
+async def test_repeated_sentences_are_no_context(second: str, shown: str, stream: bool) -> None:
+    first = f"{NOVA} {ORION} {FALSE}"
+    known = {NOVA: entails(), ORION: entails(), FALSE: contradicts()}
+    known |= {f"{ORION} {OLD}": entails()}
+    rules = RULES | {"unverifiable_action": "strip", "max_unverifiable_ratio": 1.0}
+    made: Callable[[str], Answer] = said if stream else whole
+    at = await bench(answers(made(first), made(second)), policy(**rules), judge=ScriptedJudge(known))
+    if stream:
+        assert text_of(await at.stream()) == shown
+    else:
+        assert (await at.unary())["choices"][0]["message"]["content"] == shown
 
 
 async def test_positions_refer_to_the_delivered_text() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges.llm_types import LlmVerdict
-from judges.testing import ScriptedLlm
+from judges.testing import ScriptedJudge, ScriptedLlm, contradicts, entails
 from judges.types import Label
 from tests.support.gateways.in_process_gateway import (
     FALSE,
@@ -184,6 +184,45 @@ class TestCorrect:
         stream = await (await bench(said(FALSE), *policies, llm=llm())).stream()
         assert finish_of(stream) == ["content_filter"]
         assert "CORRECTED" not in text_of(stream)
+
+
+ORION, NOVA, OLD = "The Orion lamp is made of brass.", "The Nova lamp is made of gold.", "It is very old."
+"""``OLD`` is true of the Nova lamp only."""
+AFTER = {ORION: entails(), f"{NOVA} {OLD}": entails(), TRUE: entails()}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"{ORION} {NOVA} {OLD}", ORION),
+        (f"{ORION}\n\n{NOVA} {OLD}", ORION),
+        (f"{ORION} {NOVA} {TRUE}", f"{ORION} {TRUE}"),
+        (f"1. {ORION}\n2. {NOVA}\n3. {TRUE}", f"1. {ORION}\n3. {TRUE}"),
+    ],
+)
+async def test_sentence_is_judged_as_it_reads_after_what_was_left_out(text: str, shown: str) -> None:
+    _, got = await both(text, STRIP, judge=ScriptedJudge(AFTER))
+    assert got == shown
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [
+        (0.2, 0.2, "[CORRECTED: Trainees] receive [CORRECTED: 25] days of annual leave."),
+        (0.2, 0.9, "Ask HR."),
+        (0.9, 0.2, "Ask HR."),
+    ],
+)
+async def test_every_policy_must_accept_a_correction(first: float, second: float, shown: str) -> None:
+    correction = "Trainees receive 25 days of annual leave."
+    known = {FALSE: contradicts(), correction: entails(0.5)}
+    rules = CORRECT | {"action_on_violation": "block", "min_grounding_score": 0.0, "abstention_response": "Ask HR."}
+    policies = [policy(**rules, entailment_threshold=threshold) for threshold in (first, second)]
+    documents = [{"id": "hr", "text": f"{TRUE} Trainees ask their supervisor.", "age_days": 1, "relevance_score": 1}]
+    at = await bench(said(FALSE), *policies, judge=ScriptedJudge(known), llm=llm(correction))
+    stream = await at.stream(documents=documents)
+    assert text_of(stream) == shown
+    assert (correction in json.dumps(stream)) is (shown != "Ask HR.")
 
 
 PARTS = st.sampled_from([TRUE, FALSE, UNKNOWN, f"\n- {FALSE}", f"\n- {UNKNOWN}", "Hello!", "# Leave\n", "[1]"])

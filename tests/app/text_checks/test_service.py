@@ -6,7 +6,7 @@ from app.settings import Settings
 from app.text_checks.service import TextChecks
 from judges.checker import GroundingChecker
 from judges.llm_types import LlmVerdict
-from judges.testing import ScriptedLlm
+from judges.testing import ScriptedJudge, ScriptedLlm, entails
 from judges.types import Label
 from policies.policy_selection import PolicyEngine
 from tests.support.gateways.in_process_gateway import FALSE, TRUE, Events
@@ -31,3 +31,27 @@ async def test_unsupported_correction_is_not_in_the_findings(correction: str, re
     body = {"text": FALSE, "sources": [TRUE], "options": {"contradiction_action": "correct"}}
     (claim,) = (await checks.check(body)).report.claims
     assert (claim.label, claim.correction) == (Label.CONTRADICTED, reported)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "verdict"),
+    [
+        ("Absolutely!", None, "has_unverifiable"),
+        ("Yes.", None, "has_unverifiable"),
+        ("Absolutely!", "Is leave paid?", "supported"),
+        ("Absolutely!", "Thanks!", "no_claims"),
+        ("Sure! Permanent staff receive leave.", "How does leave work?", "supported"),
+        ("Yes.", "Thanks!", "has_unverifiable"),
+    ],
+)
+async def test_answer_is_judged_with_the_question(text: str, question: str | None, verdict: str) -> None:
+    checks = TextChecks(
+        settings=Settings(_env_file=None),
+        checker=GroundingChecker(ScriptedJudge(default=entails())),
+        engine=lambda: PolicyEngine([]),
+        events=Events(),
+    )
+    options = {"max_unverifiable_ratio": 0.0}
+    checked = await checks.check({"text": text, "question": question, "sources": [TRUE], "options": options})
+    assert checked.report.verdict.value == verdict
+    assert checked.grounded is (verdict != "has_unverifiable")

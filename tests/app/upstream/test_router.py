@@ -132,6 +132,7 @@ def test_other_urls_keep_base_path_and_query() -> None:
 CALLERS = [
     ("authorization", "Bearer caller"), ("x-api-key", "caller"), ("api-key", "caller"), ("x-goog-api-key", "caller"),
     ("cookie", "c"), ("connection", "close, x-hop"), ("x-hop", "1"), ("x-groundlane-agent", "a"), ("x-mine", "2"),
+    ("idempotency-key", "k"), ("x-idempotency-key", "k"), ("repeatability-request-id", "k"),
 ]  # fmt: skip
 
 

@@ -114,6 +114,11 @@ def test_table_cells_are_claims_with_their_headers() -> None:
     assert table[row.span.start : row.span.end] == "| A | **5** |"
 
 
+def test_known_names_in_a_column_of_sources_are_left_out() -> None:
+    table = "| Plan | Price | Source |\n|---|---|---|\n| A | 5 | [Handbook](https://a.example) |\n"
+    assert claims(table) == ["Plan: A; Price: 5"]
+
+
 def test_truncated_row_is_read() -> None:
     assert [claim.text for claim in extract("| A |\n|---|\n| 1", truncated=True)[-1]] == ["A: 1"]
 
@@ -232,6 +237,42 @@ def test_long_message_is_read_up_to_the_paragraph_with_the_question() -> None:
     assert claim.text == "Is it due? Answer in one word. Absolutely."
     (claim,) = asyncio.run(HeuristicClaimExtractor(message="x" * 700).extract(sentence, []))
     assert claim.text == "Absolutely."
+
+
+def answers(text: str, message: str | None, *, unread: bool = False) -> list[tuple[str, bool]]:
+    """The claims in ``text``, a reply to ``message``, and whether the question that each answers is known."""
+    known = KnownText(question=message or "", documents=["Ice helps."])
+    extractor = HeuristicClaimExtractor(message=message, unread=unread, known=known)
+    (sentence,) = split(text)
+    return [(claim.text, claim.question_known) for claim in asyncio.run(extractor.extract(sentence, []))]
+
+
+@pytest.mark.parametrize(
+    "text", ["Yes.", "No.", "Absolutely!", "Of course!", "Sure.", "OK.", "Enjoy!", "That is correct.", "Gerne!"]
+)
+def test_answer_to_a_message_that_is_not_known_answers_no_known_question(text: str) -> None:
+    assert answers(text, None) == [(text, False)]
+
+
+@pytest.mark.parametrize("text", ["Absolutely!", "Of course!", "Sure, let me explain.", "OK."])
+def test_courtesy_may_answer_unread_text_only_if_the_message_asks_nothing(text: str) -> None:
+    assert answers(text, "Thanks!") == []
+    assert answers(text, "Thanks!", unread=True) == [(text, False)]
+    assert answers(text, "How do I use ice?", unread=True) == answers(text, "How do I use ice?")
+    assert answers(text, "Does ice help?", unread=True) == [(f"Does ice help? {text}", True)]
+
+
+def test_wish_after_a_message_that_asks_nothing_states_nothing() -> None:
+    assert answers("You're welcome!", "Thanks!", unread=True) == []
+
+
+@pytest.mark.parametrize("message", ["Thanks!", "Hello", "That helped, thanks!"])
+def test_yes_to_a_message_that_asks_nothing_answers_no_known_question(message: str) -> None:
+    assert answers("Yes.", message) == [("Yes.", False)]
+
+
+def test_statement_after_a_yes_is_judged_without_a_known_question() -> None:
+    assert answers("Yes, ice helps.", None) == [("Yes, ice helps.", True)]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from judges.llm import Endpoint, LlmJudge, LlmScoringMode, PriceTable
 from judges.llm.llm_client import MAX_FAILURES
+from judges.llm.response_parsing import MAX_ANSWER_CHARS
 from judges.llm_types import LlmCall, ScoreRequest
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.types import Chunk, Claim, Evidence, Label, Span
@@ -92,6 +93,31 @@ async def test_service_rejecting_the_schema_is_asked_without_it() -> None:
         (first, _), (second, _) = await ask(made), await ask(made)
     assert first.label is second.label is Label.SUPPORTED
     assert ["response_format" in body for body in server.requests] == [True, False, False]
+    assert ["temperature" in body for body in server.requests] == [True, False, False]
+
+
+async def test_every_request_limits_the_length_of_the_answer() -> None:
+    """Mistral knows only ``max_tokens``; a small context window has no room for thoughts."""
+
+    def old(body: dict[str, Any]) -> Answer:
+        if "max_completion_tokens" in body:
+            return 422, {"error": {"message": "extra fields are not permitted"}}
+        return '{"verdict": "supported", "confidence": 0.8}'
+
+    async with serve(old) as server:
+        made = judge(server)
+        for _ in range(2):
+            verdict, _ = await ask(made)
+            assert verdict.label is Label.SUPPORTED
+    limits = [(body.get("max_completion_tokens"), body.get("max_tokens")) for body in server.requests]
+    assert limits == [(1_000, None), (9_000, None), (None, 1_000), (None, 1_000)]
+
+
+async def test_service_that_rejects_every_request_is_an_error() -> None:
+    async with serve(lambda body: (400, {"error": {"message": "no"}})) as server:
+        with pytest.raises(JudgeError, match="openai returned HTTP 400"):
+            await ask(judge(server))
+    assert len(server.requests) == 3
 
 
 async def test_named_endpoint_can_work_without_a_key() -> None:
@@ -175,6 +201,44 @@ async def test_answer_without_text_is_neutral(content: Any) -> None:
     async with serve(lambda body: (200, {**document, "choices": [choice]})) as server:
         verdict, (call,) = await ask(judge(server))
     assert (verdict.label, verdict.readable, call.outcome) == (Label.UNVERIFIABLE, False, "unreadable")
+
+
+SUPPORTED = '{"verdict": "supported", "confidence": 0.9}'
+
+
+def completion(text: str, *, reason: Any = "stop", **message: Any) -> Answer:
+    choice = {"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": text, **message}}
+    usage = {"prompt_tokens": 10**400, "completion_tokens": 5}
+    return 200, {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [
+        (completion(SUPPORTED), Label.SUPPORTED),
+        (completion(SUPPORTED, refusal=""), Label.SUPPORTED),
+        (completion(SUPPORTED, reason="length"), Label.UNVERIFIABLE),
+        (completion(SUPPORTED, reason="content_filter"), Label.UNVERIFIABLE),
+        (completion(SUPPORTED, reason="tool_calls"), Label.UNVERIFIABLE),
+        (completion(SUPPORTED, reason=None), Label.UNVERIFIABLE),
+        (completion(SUPPORTED, refusal="I can't judge this."), Label.UNVERIFIABLE),
+        (completion(SUPPORTED + " " * (MAX_ANSWER_CHARS - len(SUPPORTED))), Label.SUPPORTED),
+        (completion(SUPPORTED + " " * MAX_ANSWER_CHARS), Label.UNVERIFIABLE),
+    ],
+)
+async def test_incomplete_refused_or_too_long_answer_is_neutral(answer: Answer, label: Label) -> None:
+    async with serve(lambda body: answer) as server:
+        verdict, (call,) = await ask(judge(server))
+    assert (verdict.label, verdict.readable) == (label, label is Label.SUPPORTED)
+    assert call.outcome == ("ok" if verdict.readable else "unreadable")
+    assert (call.prompt_tokens, call.completion_tokens) == (0, 5)
 
 
 async def test_unavailable_model_does_not_affect_others_of_its_service() -> None:

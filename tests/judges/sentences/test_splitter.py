@@ -218,6 +218,7 @@ def test_no_split_inside(text: str) -> None:
         ["**Bold.**", "*Two.*", "Three.", "😀 Four."],
         ["He left (late.)", "[Aside.]", "End."],
         ["Five years. [1]", "Labour four.[2][3]", "Next.【4†source】", "Last [^5].", "See [6](http://a.example)."],
+        ["Five years.[1](http://a.example)", "Six. [2](http://b.example)", "Seven."],
         ["Sure!", "Here are the facts:", "Dogs bark."],
         ["次！？", "はい。", "数は３．１４です。", "値段は5円!", "高い"],
         ["هل هذا صحيح؟", "نعم.", "हाँ।", "ठीक॥", "end"],

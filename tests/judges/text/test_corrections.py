@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.reply.corrections import marked, marked_parts
+from judges.text.corrections import corrected_sentence, marked, marked_parts, replacement
+from judges.types import Claim, ClaimVerdict, Label, Sentence, SentenceVerdict, Span
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,52 @@ def test_several_statements_are_marked_in_place() -> None:
     assert marked_parts(text, parts) == "- Rain falls on [CORRECTED: 4] days, and snow falls on [CORRECTED: 8] days."
     assert marked_parts(text, parts[::-1]) is None
     assert marked_parts(text, [("", "x")]) is None
+
+
+def verdict(text: str, *corrections: tuple[str, str | None]) -> SentenceVerdict:
+    claims = [
+        ClaimVerdict(
+            claim=Claim(text=said, span=Span(7 + text.index(said), 7 + text.index(said) + len(said)), sentence_index=0),
+            label=Label.CONTRADICTED,
+            entailed=0.0,
+            contradicted=1.0,
+            correction=correction,
+        )
+        for said, correction in corrections
+    ]
+    sentence = Sentence(index=0, text=text, span=Span(7, 7 + len(text)), plain=text)
+    return SentenceVerdict(sentence=sentence, label=Label.CONTRADICTED, claims=tuple(claims))
+
+
+@pytest.mark.parametrize(
+    ("text", "corrections", "shown", "read"),
+    [
+        ("It rains.\n", [("It rains.", "It snows.")], "It [CORRECTED: snows].", "It snows."),
+        ("- It rains.", [("- It rains.", "It snows.")], "- It [CORRECTED: snows].", "- It snows."),
+        ("> 2. It rains.", [("> 2. It rains.", "It snows.")], "> 2. It [CORRECTED: snows].", "> 2. It snows."),
+        ("| Sky | rain |", [("| Sky | rain |", "Sky: sun")], "| [CORRECTED: Sky: sun] |", "| Sky: sun |"),
+        ("It rains [1].", [("It rains [1].", "It snows.")], "It [CORRECTED: snows].", "It snows."),
+        (
+            "It rains; the sun shines.",
+            [("It rains;", "It snows;"), ("the sun shines.", "the moon shines.")],
+            "It [CORRECTED: snows]; the [CORRECTED: moon] shines.",
+            "It snows; the moon shines.",
+        ),
+        (
+            "- It rains; the sun shines.",
+            [("It rains;", None), ("the sun shines.", "The moon shines.")],
+            "- [CORRECTED: The moon shines.]",
+            "- The moon shines.",
+        ),
+    ],
+)
+def test_sentence_reads_the_same_without_marks(
+    text: str, corrections: list[tuple[str, str | None]], shown: str, read: str
+) -> None:
+    told = verdict(text, *corrections)
+    assert str(corrected_sentence(told)) == shown
+    assert str(corrected_sentence(told, mark=str)) == read
+
+
+def test_corrections_are_on_one_line() -> None:
+    assert replacement(["The sun\nshines.", " No rain. "]) == "[CORRECTED: The sun shines. No rain.]"

@@ -19,6 +19,10 @@ from judges.text.markdown import cells, plain, plain_code
         ("Moreno et al. [2019] said [sic] so<sup>1</sup>.", "Moreno et al. [2019] said [sic] so."),
         ("<https://a.example> <b>bold</b><br/>line &amp; \\*star\\*", "https://a.example bold line & *star*"),
         ("5 * 3, 2*3, snake_case, **重要**です, *one*", "5 * 3, 2*3, snake_case, 重要です, one"),
+        (
+            "n*o*t, un*safe*, a__b, 価格は**500**円, Mitarbeiter*innen",
+            "not, unsafe, a__b, 価格は500円, Mitarbeiterinnen",
+        ),
         ("M. Dupont a 3.14", "M. Dupont a 3.14"),
         ("| **Plan** | Price [1] |\n", "Plan, Price"),
         ("|---|:-:|\n", ""),

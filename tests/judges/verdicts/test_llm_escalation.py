@@ -90,7 +90,8 @@ async def test_undecided_claim_gets_verdict_reasoning_and_source_of_the_llm() ->
 
 async def test_contradiction_has_its_correction() -> None:
     opinion = says(Label.CONTRADICTED, 0.8, correction="Leave is 30 days.", passages=(1,))
-    claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm({PAID: opinion})), PAID)
+    judge = ScriptedJudge({"Leave is 30 days.": entails()}, default=UNSURE)
+    claim = await one(checker(judge, ScriptedLlm({PAID: opinion})), PAID)
     assert claim.label is Label.CONTRADICTED
     assert claim.correction == "Leave is 30 days."
     assert claim.confidence == 0.8
@@ -146,8 +147,8 @@ async def test_unreadable_answer_changes_no_score() -> None:
 async def test_corrections_are_requested_only_if_wanted() -> None:
     opinion = says(Label.CONTRADICTED, correction="Leave is 30 days.")
     for wanted in (False, True):
-        llm = ScriptedLlm(default=opinion)
-        claim = await one(checker(ScriptedJudge(default=contradicts()), llm), PAID, correct=wanted)
+        judge = ScriptedJudge({"Leave is 30 days.": entails()}, default=contradicts())
+        claim = await one(checker(judge, ScriptedLlm(default=opinion)), PAID, correct=wanted)
         assert claim.correction == ("Leave is 30 days." if wanted else None)
         assert claim.label is Label.CONTRADICTED
         assert claim.contradicted == 0.95

@@ -54,6 +54,9 @@ SYMBOLS = {"sign": "☠", "mark": "❌", "relation": "≠", "letters in signs": 
 STRUCK = {
     "struck out": "~~{}~~",
     "struck out by one": "~{}~",
+    "struck out by one, before an entity": "~{}~&nbsp;",
+    "struck out by one, before a tag": "~{}~<b></b>",
+    "struck out by one, before a quotation mark": "~{}~“",
     "struck out beyond a sentence": "~~{0} {0}~~",
     "deleted": "<del>{}</del>",
     "no longer correct": "<s>{}</s>",
@@ -74,6 +77,15 @@ NUMBERS = {
     "number in a quotation": ("> 873. hours", "873"),
     "number around a marker": ("It runs for 2[1]4 hours.", "2[1]4"),
     "number around a marker with a space": ("It runs for 2 [1]4 hours.", "2 [1]4"),
+    "number after a marker": ("It runs for [1]4 hours.", "[1]4"),
+    "number after a link": ("It runs for [1](https://hr.test/1)4 hours.", "14"),
+    "number before a link": ("It runs for 4[1](https://hr.test/1) hours.", "41"),
+    "number before emphasis": ("It runs for 2*4* hours.", "24"),
+    "number after emphasis": ("It runs for *2*4 hours.", "24"),
+    "number around asterisks": ("It runs for 2*4 hours.", "2*4"),
+    "number around two asterisks": ("It runs for 2**4 hours.", "2**4"),
+    "superscript before a number": ("It runs for <sup>1</sup>4 hours.", "^1 4"),
+    "emphasis in a word": ("It does n*o*t run.", "not run"),
     "words around a marker": ("It is no [1]table lamp.", "no table"),
 }
 """Text that states a different number once its markup is removed, and the part of it that a judge must read."""

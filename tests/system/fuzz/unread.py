@@ -87,6 +87,7 @@ async def _read(text: str) -> str:
         await checker.prepare([given]),
         thresholds=Thresholds(),
         question=QUESTION,
+        message=QUESTION,
         conversation=QUESTION,
         resolves=lambda bracket: names_only_documents(bracket, names),
     )

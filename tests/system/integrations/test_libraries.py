@@ -1,9 +1,11 @@
 """Each library with its integration, as its users run it: the results of a chain, a pipeline, an engine."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from groundlane.integrations import REPLACEMENT
 
 from judges.types import Label
 from tests.support.apis.scripted_answers import answer
@@ -81,9 +83,36 @@ def test_chain_blocks_by_its_rules(lies: Gateway, call: Call) -> None:
     by_rules = call(
         "langchain", "ask", options={"unverifiable_action": "block", "max_unverifiable_ratio": 0.2}, **given
     )
-    assert (by_rules["blocked"], by_rules["answers"][0]) == (True, f"{PLANS} ")
+    assert (by_rules["blocked"], len(by_rules["answers"])) == (True, 1), "held, because the rules decide at the end"
     lie = {**given, "answer": LIE}
     assert call("langchain", "ask", block_on="never", **lie)["answers"] == [LIE]
+
+
+@pytest.mark.parametrize("as_chunk", [False, True], ids=["message", "chunk"])
+def test_blocked_message_has_nothing_of_the_model(lies: Gateway, call: Call, as_chunk: bool) -> None:
+    given = {"base_url": lies.base_url, "texts": TEXTS, "as_chunk": as_chunk, "replacement": ABSTENTION}
+    assert call("langchain", "message", text=PLANS, **given)["same"] is True
+    seen = call("langchain", "message", text=LIE, **given)
+    assert "boat" not in json.dumps(seen)
+    assert (seen["content"], seen["id"], seen["tool_calls"]) == (ABSTENTION, "message-1", [])
+    assert (seen["kind"], seen["response_metadata"]) == (
+        "AIMessageChunk" if as_chunk else "AIMessage",
+        {"model_name": "says"},
+    )
+    assert seen["usage_metadata"]["total_tokens"] == 3
+
+
+@pytest.mark.parametrize("mode", ["stream", "astream"])
+def test_tool_calls_and_reasoning_of_a_stream_wait_for_its_verdict(lies: Gateway, call: Call, mode: str) -> None:
+    given = {"base_url": lies.base_url, "texts": TEXTS, "mode": mode, "replacement": ABSTENTION, "arguments": LIE}
+    seen = call("langchain", "pieces", answers=[f"{PLANS} ", SUPPORT], **given)
+    assert [piece["content"] for piece in seen] == [f"{PLANS} ", SUPPORT, "", ""]
+    assert seen[2]["additional_kwargs"] == {"reasoning_content": LIE}
+    assert seen[3]["tool_call_chunks"][0]["args"] == LIE
+    for answers in ([f"{PLANS} ", LIE], [f"{PLANS} ", f"{LIE} ", SUPPORT]):
+        blocked = call("langchain", "pieces", answers=answers, **given)
+        assert [piece["content"] for piece in blocked] == [f"{PLANS} ", ABSTENTION]
+        assert "boat" not in json.dumps(blocked)
 
 
 @pytest.mark.parametrize("mode", ["invoke", "astream"])
@@ -142,6 +171,24 @@ def test_pipeline_removes_contradictions_if_configured(lies: Gateway, call: Call
     assert seen["replies"] == given["replies"]
     assert seen["is_trusted"] is False
     assert [claim["verdict"] for claim in seen["claims"]] == ["supported", "contradicted", "supported", "contradicted"]
+
+
+@pytest.mark.parametrize("said", [f"{PLANS} {LIE}", LIE])
+def test_changed_reply_has_nothing_else_of_the_model(lies: Gateway, call: Call, said: str) -> None:
+    given = {"base_url": lies.base_url, "texts": TEXTS, "block_contradicted": True, "replacement": ABSTENTION}
+    assert call("haystack", "message", text=PLANS, **given)["same"] is True
+    seen = call("haystack", "message", text=said, **given)
+    assert "boat" not in json.dumps(seen)
+    assert seen["content"] == [{"text": PLANS if PLANS in said else ABSTENTION}]
+    assert seen["meta"] == {"model": "says", "index": 0}
+
+
+def test_pipeline_replaces_a_reply_that_a_rule_withholds(lies: Gateway, call: Call) -> None:
+    given = {"base_url": lies.base_url, "replies": [f"{PLANS} The moon is blue. {LIE}", PLANS], "texts": TEXTS}
+    options = {"unverifiable_action": "strip", "contradiction_action": "flag"}
+    for block_contradicted in (False, True):
+        seen = call("haystack", "ask", block_contradicted=block_contradicted, options=options, **given)
+        assert (seen["replies"][0], seen["replies"][1]) == (REPLACEMENT, PLANS)
 
 
 @pytest.mark.parametrize("how", ["again", "async"])
@@ -222,6 +269,18 @@ def test_engine_never_shows_a_contradiction(lies: Gateway, call: Call, how: str)
     assert raised == {"ungrounded": "has_contradictions"}
 
 
+@pytest.mark.parametrize("how", ["whole", "streamed", "read"])
+def test_blocked_response_keeps_only_the_metadata_of_its_nodes(lies: Gateway, call: Call, how: str) -> None:
+    nodes = [{"text": text, "metadata": {"source": "a.md"}} for text in TEXTS]
+    given = {"base_url": lies.base_url, "given": nodes, "how": how, "replacement": ABSTENTION}
+    known = {"n0": {"source": "a.md"}}
+    good = call("llamaindex", "described", text=PLANS, **given)
+    assert (good["text"], good["metadata"]) == (PLANS, {**known, "selector_result": PLANS})
+    bad = call("llamaindex", "described", text=LIE, **given)
+    assert (bad["text"], bad["metadata"]) == (ABSTENTION, known)
+    assert "selector_result" not in bad["before"]
+
+
 @pytest.mark.parametrize("how", ["response", "async", "contexts"])
 def test_evaluator_passes_supported_and_fails_unsupported_text(lies: Gateway, call: Call, how: str) -> None:
     given = [{"text": text, "score": 0.8} for text in TEXTS]
@@ -264,6 +323,28 @@ def test_validator_never_delivers_a_streamed_contradiction(lies: Gateway, call: 
     said = "".join(piece for piece in pieces if piece)
     assert "boat" not in said
     assert (PLANS in said, SUPPORT in said) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("rules", "more"),
+    [
+        ({"max_unsupported_claims": 0, "action_on_violation": "block", "min_grounding_score": 0}, "The moon is blue."),
+        ({"unjudged_action": "block"}, "\n```\nrm -rf /\n```\n"),
+        ({"unjudged_action": "strip"}, "\n```\nrm -rf /\n```\n"),
+        ({"unverifiable_action": "strip"}, "The moon is blue."),
+    ],
+)
+def test_validator_repairs_nothing_that_a_rule_withholds(
+    lies: Gateway, call: Call, rules: dict[str, Any], more: str
+) -> None:
+    policy = lies.policy("grounding", {"min_citations": 0, **rules}, scope={"agents": ["nobody"]})
+    given = {"base_url": lies.base_url, "documents": TEXTS, "policy": policy["name"], "replacement": ABSTENTION}
+    for text in (f"{PLANS} {more} {SUPPORT}", f"{PLANS} {more} {LIE}"):
+        assert call("guardrails", "validate", text=text, on_fail="fix", **given)["output"] == ABSTENTION
+        assert "".join(filter(None, call("guardrails", "stream", text=text, **given))) == ABSTENTION
+    assert (
+        "".join(filter(None, call("guardrails", "stream", text=f"{PLANS} {SUPPORT}", **given))) == f"{PLANS} {SUPPORT}"
+    )
 
 
 # Without a gateway
@@ -309,6 +390,24 @@ def test_in_process_judge_needs_no_gateway(
 def test_ineffective_guardrail_is_rejected(call: Call, options: dict[str, Any], said: str) -> None:
     found = call("litellm", "refused", **options)
     assert found.startswith(said) if said else not found
+
+
+@pytest.mark.parametrize("finish", [None, "stop"])
+def test_each_choice_of_a_stream_gets_its_own_verdict(lies: Gateway, call: Call, finish: str | None) -> None:
+    """Also if the upstream gives no finish reason."""
+    tool = {"id": "call-1", "function": {"name": "send", "arguments": "{}"}, "index": 0}
+    pairs = [(PLANS, PLANS), (" ", " "), (SUPPORT, LIE)]
+    said = [[{"index": index, "delta": {"content": text}} for index, text in enumerate(pair)] for pair in pairs]
+    calls = [{"index": index, "delta": {"tool_calls": [dict(tool)]}} for index in (0, 1)]
+    end: list[Any] = [{"index": index, "delta": {}, "finish_reason": finish} for index in (0, 1)]
+    given = {"base_url": lies.base_url, "chunks": [calls, *said, end], "documents": TEXTS, "replacement": ABSTENTION}
+    seen = call("litellm", "stream", **given)
+    for index, text in enumerate([f"{PLANS} {SUPPORT}", f"{PLANS} {ABSTENTION}"]):
+        mine = [choice for choice in seen if choice["index"] == index]
+        assert "".join(choice["delta"].get("content", "") for choice in mine) == text
+        assert sum(len(choice["delta"].get("tool_calls", ())) for choice in mine) == (0 if index else 1)
+        finishes = [choice["finish_reason"] for choice in mine if "finish_reason" in choice]
+        assert finishes == (["content_filter"] if index else [finish] * (finish is not None))
 
 
 # The fields of a library's documents that are sent

@@ -15,8 +15,9 @@ import pytest
 
 from judges.types import Label
 from tests.support.apis.reply_reader import read_stream
-from tests.support.apis.scripted_answers import answer
+from tests.support.apis.scripted_answers import answer, chunk, streamed, whole
 from tests.support.gateways.live_gateway import Gateway, eventually
+from tests.support.gateways.mock_upstream import Reply, json_reply
 from tests.system.clients.registry import missing_module
 from tests.system.clients.scenario import ABSTENTION, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE, SUPPORT
 from tests.system.clients.workers import ROOT, SDK, environment, python_with
@@ -41,6 +42,10 @@ def guardrails(gateway: Gateway) -> list[dict[str, Any]]:
     }
     variants: dict[str, dict[str, Any]] = {
         "ruled": {"agent": AGENT, "replacement": ABSTENTION},
+        "rules": {
+            "options": {"unverifiable_action": "strip", "contradiction_action": "block"},
+            "replacement": ABSTENTION,
+        },
         "strict": {"on_block": "error"},
         "away": {"api_base": AWAY, "timeout": 1},
         "away-open": {"api_base": AWAY, "timeout": 1, "unreachable_fallback": "fail_open"},
@@ -143,6 +148,52 @@ def test_contradiction_never_arrives(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(f"{PLANS} {LIE} {SUPPORT}", stream=stream))
     response = proxy.ask("ruled", stream=stream, documents=list(DOCUMENTS))
     assert said(response) == (f"{PLANS} {ABSTENTION}" if stream else ABSTENTION, ["content_filter"])
+    assert "boat" not in response.text
+
+
+OTHERS = {
+    "reasoning_content": LIE,
+    "provider_specific_fields": {"citations": [LIE]},
+    "tool_calls": [
+        {"index": 0, "id": "call_1", "type": "function", "function": {"name": "send", "arguments": json.dumps([LIE])}}
+    ],
+}
+"""The parts of a message that aren't its text."""
+
+
+def with_others(text: str, *, stream: bool) -> Reply:
+    """A reply with ``text``, reasoning, a tool call, log probabilities and a field of the provider."""
+    if not stream:
+        body = whole(text, message=OTHERS)
+        body["choices"][0]["logprobs"] = {"content": [{"token": LIE, "logprob": 0.0, "top_logprobs": []}]}
+        return json_reply({**body, "answer_copy": LIE})
+    start = [chunk(0, {"role": "assistant", "content": "", **OTHERS})]
+    return Reply(chunks=[*start, *(event for event in streamed(text))], pause_s=0)
+
+
+def test_blocked_reply_has_nothing_of_the_model(proxy: Proxy, stream: bool) -> None:
+    proxy.gateway.upstream.script(with_others(f"{PLANS} {LIE}", stream=stream))
+    response = proxy.ask("ruled", stream=stream, documents=list(DOCUMENTS))
+    assert said(response) == (f"{PLANS} {ABSTENTION}" if stream else ABSTENTION, ["content_filter"])
+    assert "boat" not in response.text
+
+
+def test_supported_reply_keeps_its_reasoning_and_tool_calls(proxy: Proxy, stream: bool) -> None:
+    proxy.gateway.upstream.script(with_others(f"{PLANS} {SUPPORT}", stream=stream))
+    response = proxy.ask("ruled", stream=stream, documents=list(DOCUMENTS))
+    text, (finish,) = said(response)
+    assert (text, finish) == (f"{PLANS} {SUPPORT}", "stop" if stream else "tool_calls")
+    assert response.text.count("call_1") == 1
+    assert '"reasoning_content"' in response.text
+    assert not stream or response.text.index("call_1") < response.text.index('"finish_reason":"stop"')
+
+
+@pytest.mark.parametrize("text", ["The moon is blue.", LIE])
+def test_rules_hold_the_stream_until_its_end(proxy: Proxy, stream: bool, text: str) -> None:
+    proxy.gateway.judge.labels = {"boat": Label.CONTRADICTED, "moon": Label.UNVERIFIABLE}
+    proxy.gateway.upstream.script(with_others(f"{PLANS} {text}", stream=stream))
+    response = proxy.ask("rules", stream=stream, documents=list(DOCUMENTS))
+    assert said(response) == (ABSTENTION, ["content_filter"])
     assert "boat" not in response.text
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from groundlane._errors import GatewayTimeoutError, error_from_response
 from groundlane._local.process import Answer, JudgeProcess
+from groundlane._types import UnjudgedPart
 from groundlane.evaluation._results import EvaluationResult
 
 Case = Mapping[str, Any]
@@ -113,8 +114,8 @@ def check_grounded(
     evaluator: Evaluator, output: str, documents: str | Sequence[str | Mapping[str, Any]], *, score: float = 1.0
 ) -> None:
     """Assert that ``documents`` support at least the share ``score`` (0 to 1) of the claims in ``output``. The failure
-    message lists the unsupported claims. An output without claims passes. An output fails if it has no documents or
-    could not be judged.
+    message lists the unsupported claims. An output without claims passes. An output fails if it has no documents, or if
+    it or a part of it could not be judged, whatever its score.
 
     Raises AssertionError on failure, and ValueError for malformed documents.
     """
@@ -127,6 +128,13 @@ def check_grounded(
         raise AssertionError("the output has no documents to check it against")
     if result.score is not None and result.score < score:
         raise AssertionError(_explained(result, score))
+    if result.unjudged:
+        raise AssertionError("\n".join(["a part of the output was not judged:", *_quoted(output, result.unjudged)]))
+
+
+def _quoted(output: str, unjudged: Sequence[UnjudgedPart]) -> list[str]:
+    parts = ((part.kind, output[part.span.start : part.span.end] if part.span else "") for part in unjudged)
+    return [f"  {kind}: {text:.200}" for kind, text in parts]
 
 
 def _explained(result: EvaluationResult, score: float) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from groundlane._fields import Fields
-from groundlane._types import Span
+from groundlane._types import Span, UnjudgedPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,9 @@ class EvaluationResult:
     """The result of a case.
 
     ``score`` is the mean score of the claims, from 0 to 1, or None if the case was skipped or could not be judged.
-    ``skipped`` is ``no_context``, ``no_claims`` or ``disabled``. ``error`` says why verdicts are missing. ``cached``
-    means that the verdicts come from the cache. ``raw`` is the content of the case's result file.
+    ``skipped`` is ``no_context``, ``no_claims`` or ``disabled``. ``error`` says why verdicts are missing. ``unjudged``
+    lists the parts of the output that weren't judged. ``cached`` means that the verdicts come from the cache. ``raw``
+    is the content of the case's result file.
     """
 
     case_id: str
@@ -80,6 +81,7 @@ class EvaluationResult:
     skipped: str | None
     error: str | None
     cached: bool
+    unjudged: tuple[UnjudgedPart, ...]
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
@@ -95,5 +97,6 @@ class EvaluationResult:
             skipped=fields.text("skipped"),
             error=Fields(metric).text("error"),
             cached=any(entry["item"]["cached"] for entry in entries),
+            unjudged=UnjudgedPart.each(data.get("unjudged")),
             raw=data,
         )

@@ -44,10 +44,11 @@ class Gate:
 
     def release(self, verdict: Verdict, replacement: str) -> str:
         """Return the text that may be delivered, given the ``verdict`` on the ready text. If the ready text is blocked,
-        return the text before the first contradicted claim, followed by ``replacement``."""
+        return ``replacement``. If it is blocked only because of contradicted claims, the text before the first of them
+        comes first."""
         start, end = self._out, self._ready
         if verdict.blocked:
-            bad = [claim.span.start if claim.span else 0 for claim in verdict.contradicted]
+            bad = [claim.span.start if claim.span else 0 for claim in verdict.contradicted if verdict.repairable]
             end = max(start, min(bad, default=start))
         self._out, text = end, self.text[start:end]
         if not verdict.blocked:
@@ -61,7 +62,7 @@ class Gated:
     """A stream of text that is delivered only after it is checked. ``verdict`` is the latest verdict. At the end of the
     stream, it covers the whole text.
 
-    All text is held until the end if the documents arrive only then, or if the guard blocks only whole texts.
+    All text is held until the end if the documents arrive only then, or if the guard decides at the end.
     """
 
     def __init__(self, guard: Guard, documents: Documents, *, replacement: str) -> None:
@@ -81,7 +82,7 @@ class Gated:
     def push(self, delta: str) -> str:
         """Add text and return the text that may be delivered now."""
         known = self._due(delta)
-        return "" if known is None else self._release(self._guard.check(self._gate.ready, known, partial=True))
+        return "" if known is None else self._release(self._guard.check(self._gate.ready, known))
 
     def finish(self) -> str:
         """Mark the end of the text and return the remaining text that may be delivered."""
@@ -90,7 +91,7 @@ class Gated:
 
     async def apush(self, delta: str) -> str:
         known = self._due(delta)
-        return "" if known is None else self._release(await self._guard.acheck(self._gate.ready, known, partial=True))
+        return "" if known is None else self._release(await self._guard.acheck(self._gate.ready, known))
 
     async def afinish(self) -> str:
         known = self._last()
@@ -98,7 +99,7 @@ class Gated:
 
     def _due(self, delta: str) -> Sequence[Mapping[str, Any]] | None:
         """Return the documents for checking the ready text, or None if no check is due."""
-        if not self._gate.feed(delta) or self._guard.block_on == "ungrounded":
+        if not self._gate.feed(delta) or self._guard.decides_at_end:
             return None
         return self._documents()
 

@@ -21,6 +21,12 @@ OnError = Literal["closed", "open"]
 REPLACEMENT = "I cannot answer that from the documents at hand."
 """The default replacement for a blocked text."""
 
+_DELIVERING = frozenset({"allow", "warn"})
+"""The actions of decisions after which the gateway would deliver the whole text. With any other action, including one
+that a newer gateway adds, it would withhold at least a part."""
+_JUDGING = frozenset({"entailment_threshold", "contradiction_threshold", "max_sources_per_claim"})
+"""The rules that only say how a claim is judged. Any other rule may decide about the whole text."""
+
 _log = logging.getLogger("groundlane.integrations")
 _NOT_CALLERS_FAULT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -37,10 +43,12 @@ class UngroundedError(GroundlaneError):
 class Verdict:
     """The verdict on the text. If ``blocked``, the text must not be delivered, and ``reason`` says why. ``result`` is
     the gateway's response. If there is no response but the text may be delivered anyway, ``result`` is None and
-    ``error`` is set."""
+    ``error`` is set. ``repairable`` means that the contradicted claims are the only reason why the text is blocked, so
+    that its other text may be delivered."""
 
     blocked: bool
     reason: str
+    repairable: bool = False
     result: CheckResult | None = None
     error: GroundlaneError | None = None
 
@@ -70,9 +78,10 @@ class Guard:
     """Asks the gateway whether text is grounded in its documents.
 
     ``base_url`` and ``api_key`` are passed to ``Groundlane``. ``policy`` names a grounding policy on the gateway.
-    ``options`` contains grounding rules to use instead. Both may block the text. In addition,
-    ``block_on="contradicted"`` blocks text with any contradicted claim. ``"ungrounded"`` also blocks text that is not
-    grounded as a whole, because it has too many unverifiable claims or no documents. ``"never"`` blocks nothing else.
+    ``options`` contains grounding rules to use instead. Both may block the text. If they would strip a part of it, it
+    is blocked as a whole. In addition, ``block_on="contradicted"`` blocks text with any contradicted claim.
+    ``"ungrounded"`` also blocks text that is not grounded as a whole, because it has too many unverifiable claims or no
+    documents. ``"never"`` blocks nothing else.
 
     ``on_error`` applies if no verdict is available. With ``closed``, GroundlaneError is raised if the gateway is
     unreachable, and the text is blocked if the gateway has no judge. With ``open``, the text is delivered and a warning
@@ -113,9 +122,16 @@ class Guard:
             self.base_url, api_key=self.api_key, timeout=self.timeout, max_retries=self.max_retries
         )
 
-    def check(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
-        """Judge ``text``. With ``partial``, the text is incomplete, and is blocked only for reasons that further text
-        cannot change.
+    @property
+    def decides_at_end(self) -> bool:
+        """Whether a part of a text may only be delivered once the whole text is checked. This is so if the text may be
+        blocked because of its end: by ``block_on="ungrounded"``, by a policy, whose rules are unknown here, or by
+        ``options`` that say more than how a claim is judged."""
+        rules = self.policy is not None or not _JUDGING.issuperset(self.options or ())
+        return rules or self.block_on == "ungrounded"
+
+    def check(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
+        """Judge ``text``.
 
         Raises GroundlaneError if the request is rejected, or if no verdict is available and ``on_error`` is ``closed``.
         """
@@ -125,9 +141,9 @@ class Guard:
             result = self.client.check(text, documents=documents, policy=self.policy, options=self.options)
         except GroundlaneError as error:
             return self._without(error)
-        return self._ruled(result, partial=partial)
+        return self._ruled(result)
 
-    async def acheck(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
+    async def acheck(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
         """Like ``check``, for asynchronous code. Uses ``async_client`` if it is given. Otherwise, runs ``check`` in a
         thread, so that the same guard can be used in several event loops, one after another."""
         known: dict[str, Any] = {"documents": documents, "policy": self.policy, "options": self.options}
@@ -137,10 +153,10 @@ class Guard:
             elif isinstance(self.client, LocalChecks):
                 result = await self.client.acheck(text, **known)
             else:
-                return await anyio.to_thread.run_sync(lambda: self.check(text, documents, partial=partial))
+                return await anyio.to_thread.run_sync(lambda: self.check(text, documents))
         except GroundlaneError as error:
             return self._without(error)
-        return self._ruled(result, partial=partial)
+        return self._ruled(result)
 
     def close(self) -> None:
         """Close ``client``. The owner of ``async_client`` must close it."""
@@ -156,30 +172,43 @@ class Guard:
         _log.warning("not checked, delivered anyway (on_error=open): %s", error)
         return Verdict(blocked=False, reason=f"not checked: {error}", error=error)
 
-    def _ruled(self, result: CheckResult, *, partial: bool) -> Verdict:
-        if result.verdict == "not_checked":
+    def _ruled(self, result: CheckResult) -> Verdict:
+        """Return the verdict for a response. Its reason doesn't quote the text."""
+        if (refusal := _refusal(result)) is not None:
+            return Verdict(blocked=True, reason=refusal, result=result)
+        if (result.verdict or "not_checked") == "not_checked":
             closed = self.on_error == "closed"
             if not closed:
                 _log.warning("not checked, delivered anyway (on_error=open): the gateway has no judge")
             return Verdict(blocked=closed, reason="there is no judge", result=result)
-        reason = self._reason(result, partial=partial)
-        return Verdict(blocked=reason is not None, reason=reason or result.summary, result=result)
-
-    def _reason(self, result: CheckResult, *, partial: bool) -> str | None:
-        """Return why the text is blocked, without quoting it, or None if it is not blocked."""
-        for decision in result.decisions:
-            if decision.blocks and not (partial and decision.phase == "after_workflow"):
-                return decision.reason_code or result.summary
         if result.contradicted_count and self.block_on != "never":
-            return f"{result.contradicted_count} of {result.total_claims} claims contradicted"
-        if self.block_on == "ungrounded" and not result.grounded and not partial:
-            return result.summary
-        return None
+            reason = f"{result.contradicted_count} of {result.total_claims} claims contradicted"
+            repairable = self.block_on == "contradicted" or _only_contradicted(result)
+            return Verdict(blocked=True, reason=reason, repairable=repairable, result=result)
+        return Verdict(
+            blocked=self.block_on == "ungrounded" and not result.grounded, reason=result.summary, result=result
+        )
+
+
+def _refusal(result: CheckResult) -> str | None:
+    """Return why the policy or the rules would withhold the text or a part of it, or None if they wouldn't."""
+    for decision in result.decisions:
+        if decision.action not in _DELIVERING:
+            return decision.reason_code or result.summary
+    return result.summary if result.action is not None and result.action not in _DELIVERING else None
+
+
+def _only_contradicted(result: CheckResult) -> bool:
+    """Return whether everything in the text is supported, except the contradicted claims."""
+    return not (result.unverifiable_count or result.claims_skipped or result.unjudged)
 
 
 def repaired(text: str, verdict: Verdict, replacement: str) -> str:
     """Mark the correction of each contradicted claim in ``text``, or remove the claim if it has no correction. Return
-    ``replacement`` if no text is left, or if the position of a claim is unknown."""
+    ``replacement`` if no text is left, if the position of a claim is unknown, or if the contradicted claims aren't the
+    only reason why the text is blocked."""
+    if verdict.blocked and not verdict.repairable:
+        return replacement
     kept, end = "", 0
     for claim in sorted(verdict.contradicted, key=lambda claim: claim.span.start if claim.span else -1):
         if claim.span is None:

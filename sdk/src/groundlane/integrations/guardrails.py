@@ -21,8 +21,11 @@ class Grounded(Validator):
     """Fails if the text is blocked. ``metadata["documents"]`` is a list of strings, or of mappings with ``text`` and
     optional metadata (``source``, ``relevance_score``, ``age_days``).
 
-    With ``on_fail="fix"``, contradicted claims are replaced by their corrections or removed. If no text is left, the
-    validator returns ``replacement``. The other arguments are passed to ``groundlane.integrations.Guard``.
+    With ``on_fail="fix"``, contradicted claims are replaced by their corrections or removed. If no text is left, or if
+    the text is blocked for another reason, the validator returns ``replacement``. The other arguments are passed to
+    ``groundlane.integrations.Guard``.
+
+    A stream is validated sentence by sentence. If the guard decides at the end, the whole text is validated then.
     """
 
     required_metadata_keys: ClassVar[list[str]] = ["documents"]
@@ -39,6 +42,10 @@ class Grounded(Validator):
         self._replacement = replacement
         self._guard = guard or Guard(**options)
 
+    def _chunking_function(self, chunk: str) -> list[str]:
+        """See ``Validator``. An empty list holds the text back; what is held at the end is validated in any case."""
+        return [] if self._guard.decides_at_end else super()._chunking_function(chunk)
+
     def _validate(self, value: Any, metadata: dict[str, Any]) -> ValidationResult:
         documents = metadata.get("documents")
         if not isinstance(documents, Sequence) or isinstance(documents, str):
@@ -50,7 +57,7 @@ class Grounded(Validator):
             return PassResult(metadata=found)
         return FailResult(
             error_message=f"Not grounded in the documents: {verdict.reason}.",
-            fix_value=repaired(str(value), verdict, self._replacement) if verdict.contradicted else self._replacement,
+            fix_value=repaired(str(value), verdict, self._replacement),
             error_spans=_spans(verdict),
             metadata=found,
         )

@@ -7,11 +7,10 @@ pipeline.connect("generator.replies", "checker.replies")
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict, logging
-from haystack.dataclasses import ChatMessage, TextContent
+from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret, deserialize_secrets_inplace
 
 from groundlane._errors import GatewayStatusError, GroundlaneError
@@ -22,6 +21,9 @@ from groundlane.integrations._guard import REPLACEMENT, Guard, Verdict, repaired
 __all__ = ["GroundednessChecker", "documents_of"]
 
 _log = logging.getLogger(__name__)
+_METADATA = ("model", "index", "finish_reason", "usage")
+"""The metadata of a reply that is kept when its text is changed. Other metadata, such as log probabilities, may contain
+the text."""
 _WORST_FIRST = ("has_contradictions", "not_checked", "has_unverifiable", "no_sources", "supported", "no_claims")
 
 
@@ -39,12 +41,14 @@ class GroundednessChecker:
     ``max_claims`` limits the number of claims that are judged per reply; None means no limit. With
     ``block_contradicted``, a contradicted claim is replaced by a correction from the gateway's LLM judge. It is removed
     if there is no correction or if this caller may not use an LLM. The reply becomes ``replacement`` if no text is
-    left, or if ``policy`` or ``options`` block it. ``trust_threshold`` is the minimum trust score of a trusted reply.
+    left, or if ``policy`` or ``options`` block it or would strip a part of it. A changed ``ChatMessage`` contains only
+    text: no tool calls, reasoning or log probabilities. ``trust_threshold`` is the minimum trust score of a trusted
+    reply.
 
     If no verdict is available, ``raise_on_failure`` raises GroundlaneError. Without it, replies are returned unchanged,
-    with the verdict ``not_checked`` and ``is_trusted`` set to False. ``base_url`` and ``api_key`` default to
-    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. For ``in_process``, ``policy`` and ``options``, see
-    ``groundlane.integrations.Guard``.
+    with the verdict ``not_checked`` and ``is_trusted`` set to False, unless ``policy`` or ``options`` block them.
+    ``base_url`` and ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. For ``in_process``,
+    ``policy`` and ``options``, see ``groundlane.integrations.Guard``.
     """
 
     def __init__(
@@ -109,7 +113,7 @@ class GroundednessChecker:
                 policy=self.policy,
                 options=self._rules(),
                 block_on="never",  # Contradicted claims are handled one by one.
-                on_error="closed",
+                on_error="closed" if self.raise_on_failure else "open",
                 timeout=self.timeout,
                 in_process=self.in_process,
             )
@@ -189,10 +193,8 @@ class GroundednessChecker:
         return Verdict(blocked=False, reason=str(error), error=error)
 
     def _judged(self, verdict: Verdict) -> Verdict:
-        if verdict.name == "not_checked":
-            if self.raise_on_failure:
-                raise GroundlaneError("The gateway has no judge, so the reply was not checked.")
-            return replace(verdict, blocked=False)
+        if verdict.name == "not_checked" and self.raise_on_failure:
+            raise GroundlaneError("The gateway has no judge, so the reply was not checked.")
         return verdict
 
     def _output(self, replies: Sequence[str | ChatMessage], verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -211,17 +213,13 @@ class GroundednessChecker:
         }
 
     def _verified(self, reply: str | ChatMessage, verdict: Verdict) -> str | ChatMessage:
-        text = _text(reply)
-        if verdict.blocked:
-            said = self.replacement
-        elif self.block_contradicted and verdict.contradicted:
-            said = repaired(text, verdict, self.replacement)
-        else:
+        if not verdict.blocked and not (self.block_contradicted and verdict.contradicted):
             return reply
+        said = repaired(_text(reply), verdict, self.replacement)
         if isinstance(reply, str):
             return said
-        others = [part for part in reply._content if not isinstance(part, TextContent)]
-        return replace(reply, _content=[TextContent(text=said), *others])
+        known = {name: reply.meta[name] for name in _METADATA if name in reply.meta}
+        return ChatMessage.from_assistant(said, name=reply.name, meta=known)
 
 
 def _text(reply: str | ChatMessage) -> str:

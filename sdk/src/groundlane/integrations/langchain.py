@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.utils import AddableDict
 
@@ -19,6 +19,9 @@ from groundlane.integrations._gate import Gated
 from groundlane.integrations._guard import REPLACEMENT, Guard, UngroundedError, Verdict
 
 __all__ = ["GroundednessChecker", "documents_of"]
+
+_METADATA = ("model_name", "model_provider")
+"""The response metadata that a blocked message keeps. Other metadata may contain its text."""
 
 
 def documents_of(retrieved: Iterable[Document | str]) -> list[dict[str, Any]]:
@@ -32,8 +35,11 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
     """Takes a mapping with the answer and the documents, and adds ``grounding``, a ``Verdict``. A blocked answer is
     replaced by ``replacement``. If that is None, UngroundedError is raised.
 
-    In a stream, each sentence of the answer is delivered once it is checked. The stream ends at a blocked sentence. The
-    answer is a string or a message. The documents are LangChain documents or strings. The other arguments are passed to
+    In a stream, each sentence of the answer is delivered once it is checked. The stream ends at a blocked sentence. If
+    the guard decides at the end, the whole answer is delivered then. The answer is a string or a message. Only the text
+    of a message is checked. A blocked message contains nothing but the replacement, its id, the name of its model and
+    its token counts. The parts of a streamed message that have no text, such as tool calls, are delivered at the end if
+    the answer isn't blocked. The documents are LangChain documents or strings. The other arguments are passed to
     ``groundlane.integrations.Guard``.
     """
 
@@ -99,7 +105,7 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
             if stream.gated.blocked:
                 break
         yield from stream.said(stream.gated.finish())
-        yield stream.end()
+        yield from stream.end()
 
     async def _atransform(self, pieces: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
         stream = _Stream(self)
@@ -113,7 +119,8 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
                 break
         for said in stream.said(await stream.gated.afinish()):
             yield said
-        yield stream.end()
+        for last in stream.end():
+            yield last
 
     def _answer(self, given: Mapping[str, Any]) -> str:
         return _text(_field(given, self.answer_key))
@@ -128,9 +135,7 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
                 raise UngroundedError(verdict)
             answer = given[self.answer_key]
             passed[self.answer_key] = (
-                answer.model_copy(update={"content": self.replacement})
-                if isinstance(answer, BaseMessage)
-                else self.replacement
+                _blocked(answer, self.replacement) if isinstance(answer, BaseMessage) else self.replacement
             )
         return passed
 
@@ -142,20 +147,22 @@ class _Stream:
         self._checker = checker
         self._documents: list[Document | str] | None = None
         self._as_message = False
+        self._without_text: list[BaseMessage] = []
         self.gated = Gated(checker.guard, self._known, replacement=checker.replacement or "")
 
     def _known(self) -> Sequence[Mapping[str, Any]] | None:
         return None if self._documents is None else documents_of(self._documents)
 
     def beside(self, piece: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the parts of ``piece`` that need no check, which is everything except the text of the answer."""
+        """Yield everything in ``piece`` except the answer. If the answer is a message without text, such as a tool call
+        or the token usage, it is held until the end."""
         documents = piece.get(self._checker.documents_key)
         if documents is not None:
             self._documents = [*(self._documents or ()), *documents]
         other = {name: value for name, value in piece.items() if name != self._checker.answer_key}
         answer = piece.get(self._checker.answer_key)
-        if isinstance(answer, BaseMessage) and not _text(answer):  # For example, a tool call or token usage.
-            other[self._checker.answer_key] = answer
+        if isinstance(answer, BaseMessage) and not _text(answer):
+            self._without_text.append(answer)
         if other:
             yield AddableDict(other)
 
@@ -169,11 +176,26 @@ class _Stream:
         if text:
             yield AddableDict({self._checker.answer_key: AIMessageChunk(content=text) if self._as_message else text})
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> Iterator[dict[str, Any]]:
         verdict = self.gated.verdict or Verdict(blocked=False, reason="there was no answer")
         if verdict.blocked and self._checker.replacement is None:
             raise UngroundedError(verdict)
-        return AddableDict({self._checker.output_key: verdict})
+        if not verdict.blocked:
+            yield from (AddableDict({self._checker.answer_key: message}) for message in self._without_text)
+        yield AddableDict({self._checker.output_key: verdict})
+
+
+def _blocked(answer: BaseMessage, replacement: str) -> AIMessage:
+    """Build the message to deliver instead of ``answer``. It contains nothing that the model wrote."""
+    kind = AIMessageChunk if isinstance(answer, AIMessageChunk) else AIMessage
+    return kind(
+        content=replacement,
+        id=answer.id,
+        response_metadata={
+            name: answer.response_metadata[name] for name in _METADATA if name in answer.response_metadata
+        },
+        usage_metadata=answer.usage_metadata if isinstance(answer, AIMessage) else None,
+    )
 
 
 def _field(given: Mapping[str, Any], name: str) -> Any:

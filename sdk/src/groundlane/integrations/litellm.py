@@ -17,7 +17,7 @@ from fastapi import HTTPException
 from litellm.integrations.custom_guardrail import CustomGuardrail
 from litellm.proxy._types import ProxyException
 from litellm.types.guardrails import GuardrailEventHooks
-from litellm.types.utils import Choices, ModelResponse, ModelResponseStream
+from litellm.types.utils import Choices, Delta, Message, ModelResponse, ModelResponseStream, StreamingChoices
 
 from groundlane._client import AsyncGroundlane
 from groundlane._errors import GatewayStatusError, GroundlaneError, PolicyViolationError
@@ -32,6 +32,8 @@ __all__ = ["GroundlaneGuardrail"]
 _log = logging.getLogger("groundlane.integrations")
 _CHAT = frozenset({"completion", "acompletion"})
 _OURS = ("documents", "grounding")
+_KNOWN = frozenset({"id", "object", "created", "model", "system_fingerprint", "usage", "choices"})
+"""The fields of a blocked reply, and of each chunk of a checked stream."""
 _UNAVAILABLE = {"error": "The reply could not be checked.", "type": "grounding_unavailable"}
 
 
@@ -40,9 +42,12 @@ class GroundlaneGuardrail(CustomGuardrail):
 
     ``mode`` must contain ``pre_call`` and ``post_call``. Before the call, ``documents`` is removed from the request. If
     ``agent`` is given, its retrieval policies may reject the request with 400. After the call, a blocked reply gets the
-    content ``replacement`` and the finish reason ``content_filter``. With ``on_block="error"``, the client gets 400
-    instead. A streamed reply is delivered sentence by sentence, after each sentence is checked. It ends at a blocked
-    sentence.
+    content ``replacement`` and the finish reason ``content_filter``, without tool calls, reasoning, log probabilities
+    and other fields. With ``on_block="error"``, the client gets 400 instead.
+
+    A streamed reply is delivered sentence by sentence, after each sentence is checked. It ends at a blocked sentence.
+    If the guard decides at the end, the whole reply is delivered then. Tool calls and reasoning follow the text if it
+    isn't blocked. Log probabilities and the fields that a provider adds to chunks are left out.
 
     ``api_base`` and ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. With ``in_process``, the
     proxy starts a judge process instead of calling a gateway. If no verdict is available,
@@ -124,14 +129,18 @@ class GroundlaneGuardrail(CustomGuardrail):
         """Check each choice in a non-streamed reply."""
         documents = self._of(data)
         if documents is not None and isinstance(response, ModelResponse):
-            for choice in response.choices:
+            for place, choice in enumerate(response.choices):
                 if isinstance(choice, Choices) and isinstance(choice.message.content, str) and choice.message.content:
                     verdict = await self._check(choice.message.content, documents)
                     if verdict.blocked:
                         if self._on_block == "error":
                             raise HTTPException(400, _blocked(verdict))
-                        choice.message.content, choice.logprobs = self._replacement, None
-                        choice.finish_reason = "content_filter"
+                        response.choices[place] = Choices(
+                            index=choice.index,
+                            message=Message(content=self._replacement),
+                            finish_reason="content_filter",
+                        )
+                        _keep_known(response)
         return response
 
     async def async_post_call_streaming_iterator_hook(
@@ -175,63 +184,102 @@ class GroundlaneGuardrail(CustomGuardrail):
             raise _violation(refused[min(refused)])
 
 
+class _Choice:
+    """A choice in a streamed reply. ``others`` are its parts that aren't text, such as tool calls and reasoning."""
+
+    def __init__(self, index: int, gated: Gated) -> None:
+        self.index, self.gated = index, gated
+        self.others: list[Delta] = []
+        self.ended = False
+
+
 class _Stream:
-    """A streamed reply, whose chunks are rewritten to contain only text that may be delivered. If ``replacement`` is
-    None, blocked text raises UngroundedError."""
+    """A streamed reply, whose chunks are rewritten to contain only text that may be delivered. Other parts follow when
+    the text has ended, if it isn't blocked. If ``replacement`` is None, blocked text raises UngroundedError."""
 
     def __init__(self, guard: Guard, documents: list[dict[str, Any]], replacement: str | None) -> None:
         self._guard, self._documents, self._replacement = guard, documents, replacement
-        self._choices: dict[int, Gated] = {}
-        self._ended: set[int] = set()
+        self._choices: dict[int, _Choice] = {}
 
     async def run(self, chunks: Any) -> AsyncIterator[Any]:
         last: Any = None
         try:
             async for chunk in chunks:
                 last = chunk
-                for choice in getattr(chunk, "choices", ()):
-                    await self._rule(choice)
+                choices = list(getattr(chunk, "choices", ()))
+                if choices:
+                    chunk.choices = [await self._ruled(choice) for choice in choices]
+                    _keep_known(chunk)
+                for choice in choices:
+                    for other in self._released(choice.index):
+                        yield _chunk(chunk, other)
                 yield chunk
-                if self._choices and all(gated.blocked for gated in self._choices.values()):
+                if self._choices and all(choice.gated.blocked for choice in self._choices.values()):
                     return
         finally:
             if hasattr(chunks, "aclose"):
                 await chunks.aclose()
-        if last is not None and (rest := await self._rest(last)) is not None:
-            yield rest
+        async for rest in self._rest():
+            yield _chunk(last, rest)
 
-    async def _rule(self, choice: Any) -> None:
-        """Replace the text in ``choice`` with the text that may be delivered now."""
-        gated = self._choices.get(choice.index)
-        if gated is None:
+    async def _ruled(self, given: Any) -> StreamingChoices:
+        """Return a choice with the text that may be delivered now."""
+        choice = self._choices.get(given.index)
+        if choice is None:
             gated = Gated(self._guard, lambda: self._documents, replacement=self._replacement or "")
-            self._choices[choice.index] = gated
-        was_blocked = gated.blocked
-        said = "" if was_blocked else await gated.apush(choice.delta.content or "")
-        if choice.finish_reason is not None and choice.index not in self._ended:
-            self._ended.add(choice.index)
+            choice = self._choices[given.index] = _Choice(given.index, gated)
+        gated, delta, content = choice.gated, given.delta, given.delta.content
+        was_blocked, finish = gated.blocked, given.finish_reason
+        said = "" if was_blocked else await gated.apush(content or "")
+        if finish is not None and not choice.ended:
+            choice.ended = True
             said += await gated.afinish()
-        choice.delta.content = said if said or choice.delta.content is not None else None
-        choice.logprobs = None  # these belong to text that may still be held back
         if gated.blocked:
             self._raise_if_wanted(gated)
-            choice.finish_reason = None if was_blocked else "content_filter"
-            self._ended.add(choice.index)
+            finish = None if was_blocked else "content_filter"
+            choice.ended = True
+        text = Delta(content=said if said or content is not None else None, role=delta.role)
+        delta.content = delta.role = None
+        choice.others.append(delta)
+        return StreamingChoices(index=choice.index, delta=text, finish_reason=finish)
 
-    async def _rest(self, last: ModelResponseStream) -> ModelResponseStream | None:
-        """Build a last chunk with the remaining text, after checking it, if the upstream ended without a finish
-        reason."""
-        for index, gated in self._choices.items():
-            if index not in self._ended and (said := await gated.afinish()):
-                self._raise_if_wanted(gated)
-                finish = "content_filter" if gated.blocked else None
-                choice = {"index": index, "delta": {"content": said}, "finish_reason": finish}
-                return ModelResponseStream(id=last.id, created=last.created, model=last.model, choices=[choice])
-        return None
+    def _released(self, index: int) -> list[StreamingChoices]:
+        """Return the other parts of a choice, once, if its text has ended and isn't blocked."""
+        choice = self._choices[index]
+        if not choice.ended:
+            return []
+        others, choice.others = choice.others, []
+        others = [] if choice.gated.blocked else [delta for delta in others if any(delta.model_dump().values())]
+        return [StreamingChoices(index=index, delta=delta) for delta in others]
+
+    async def _rest(self) -> AsyncIterator[StreamingChoices]:
+        """Yield the remaining text, after checking it, and the other parts of each choice that the upstream ended
+        without a finish reason."""
+        for index, choice in self._choices.items():
+            if choice.ended:
+                continue
+            choice.ended = True
+            said = await choice.gated.afinish()
+            self._raise_if_wanted(choice.gated)
+            for other in self._released(index):
+                yield other
+            finish = "content_filter" if choice.gated.blocked else None
+            if said or finish:
+                yield StreamingChoices(index=index, delta=Delta(content=said), finish_reason=finish)
 
     def _raise_if_wanted(self, gated: Gated) -> None:
         if self._replacement is None and gated.blocked and gated.verdict is not None:
             raise UngroundedError(gated.verdict)
+
+
+def _chunk(like: ModelResponseStream, choice: StreamingChoices) -> ModelResponseStream:
+    return ModelResponseStream(id=like.id, created=like.created, model=like.model, choices=[choice])
+
+
+def _keep_known(reply: Any) -> None:
+    """Remove the fields of a reply or chunk that may contain unchecked text, which are all but the known ones."""
+    for name in {*reply.model_fields_set, *(reply.model_extra or ())} - _KNOWN:
+        setattr(reply, name, None)
 
 
 def _names(mode: Any) -> set[str]:

@@ -3,6 +3,7 @@ streams), and a response evaluator. Needs ``llama-index-core``."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
@@ -65,8 +66,9 @@ class GroundednessChecker:
     type, with the ``Verdict`` in ``metadata["grounding"]``. A blocked text is replaced by ``replacement``. If that is
     None, UngroundedError is raised.
 
-    A streaming response is delivered sentence by sentence, after each sentence is checked. Its verdict is available at
-    the end. The other arguments are passed to ``groundlane.integrations.Guard``.
+    A streaming response is delivered sentence by sentence, after each sentence is checked. If the guard decides at the
+    end, the whole text is delivered then. Its verdict is available at the end. The metadata of a blocked response is
+    reduced to that of its nodes. The other arguments are passed to ``groundlane.integrations.Guard``.
     """
 
     def __init__(self, *, replacement: str | None = REPLACEMENT, guard: Guard | None = None, **options: Any) -> None:
@@ -90,38 +92,43 @@ class GroundednessChecker:
         if verdict.blocked and self.replacement is None:
             raise UngroundedError(verdict)
         text = self.replacement if verdict.blocked else response.response
-        return replace(response, response=text, metadata={**(response.metadata or {}), "grounding": verdict})
+        known = _node_metadata(response) if verdict.blocked else response.metadata or {}
+        return replace(response, response=text, metadata={**known, "grounding": verdict})
 
     def _streamed(self, response: StreamingResponse | AsyncStreamingResponse) -> Any:
-        metadata = dict(response.metadata or {})
+        metadata = _node_metadata(response)
         known = documents_of(response.source_nodes)
         gated = Gated(self.guard, lambda: known, replacement=self.replacement or "")
         pieces = self._apieces if isinstance(response, AsyncStreamingResponse) else self._pieces
-        return replace(response, response_gen=pieces(response.response_gen, gated, metadata), metadata=metadata)
+        return replace(response, response_gen=pieces(response, gated, metadata), response_txt=None, metadata=metadata)
 
-    def _pieces(self, given: Iterator[str], gated: Gated, metadata: dict[str, Any]) -> Iterator[str]:
-        for piece in given:
+    def _pieces(self, given: StreamingResponse, gated: Gated, metadata: dict[str, Any]) -> Iterator[str]:
+        for piece in chain(_text_read(given), given.response_gen):
             if said := gated.push(piece):
                 yield said
             if gated.blocked:
                 break
         if said := gated.finish():
             yield said
-        self._end(gated, metadata)
+        self._end(given, gated, metadata)
 
-    async def _apieces(self, given: AsyncIterator[str], gated: Gated, metadata: dict[str, Any]) -> AsyncIterator[str]:
-        async for piece in given:
+    async def _apieces(
+        self, given: AsyncStreamingResponse, gated: Gated, metadata: dict[str, Any]
+    ) -> AsyncIterator[str]:
+        for piece in _text_read(given):
+            yield await gated.apush(piece)
+        async for piece in given.response_gen:
             if said := await gated.apush(piece):
                 yield said
             if gated.blocked:
                 break
         if said := await gated.afinish():
             yield said
-        self._end(gated, metadata)
+        self._end(given, gated, metadata)
 
-    def _end(self, gated: Gated, metadata: dict[str, Any]) -> None:
+    def _end(self, given: StreamingResponse | AsyncStreamingResponse, gated: Gated, metadata: dict[str, Any]) -> None:
         verdict = gated.verdict or Verdict(blocked=False, reason="there was no answer")
-        metadata["grounding"] = verdict
+        metadata.update({} if verdict.blocked else given.metadata or {}, grounding=verdict)
         if verdict.blocked and self.replacement is None:
             raise UngroundedError(verdict)
 
@@ -174,6 +181,17 @@ class GroundednessEvaluator(BaseEvaluator):
 
 def _document(node: NodeWithScore) -> dict[str, Any]:
     return document(node.get_content(), id=node.node_id, score=node.score, metadata=node.metadata)
+
+
+def _node_metadata(response: Response | StreamingResponse | AsyncStreamingResponse) -> dict[str, Any]:
+    """Return the part of the metadata that describes the nodes. The rest may contain text of the model."""
+    ids = {node.node_id for node in response.source_nodes}
+    return {name: value for name, value in (response.metadata or {}).items() if name in ids}
+
+
+def _text_read(response: StreamingResponse | AsyncStreamingResponse) -> list[str]:
+    """Return the text that was already read from the stream, which the stream doesn't yield again."""
+    return [response.response_txt] if response.response_txt else []
 
 
 def _given(response: Response) -> tuple[str, list[dict[str, Any]]]:

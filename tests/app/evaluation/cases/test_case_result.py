@@ -14,6 +14,7 @@ from app.evaluation.cases.case_result import (
     JudgedClaim,
     JudgedOutput,
     Passage,
+    UnjudgedRange,
     claim_ids,
     from_json,
     raw_score,
@@ -142,6 +143,7 @@ judged = st.builds(
     summary=texts,
     support=shares,
     claims=st.lists(claims, min_size=1, max_size=3).map(tuple),
+    unjudged=st.lists(st.builds(UnjudgedRange, kind=optional, start=counts, end=counts), max_size=2).map(tuple),
     reasoning=optional,
     cost=st.builds(Cost, usd=st.none() | shares, input_tokens=st.none() | counts, output_tokens=st.none() | counts),
 )
@@ -164,6 +166,18 @@ def test_results_survive_json(made: CaseResult) -> None:
     again = from_json(orjson.loads(orjson.dumps(to_json(made))))
     assert again == made
     assert again.score == made.score
+
+
+def test_file_of_an_earlier_release_has_no_unjudged_parts_and_its_cached_verdicts_are_not_used() -> None:
+    file = to_json(result(claim(Label.SUPPORTED)))
+    del file["unjudged"]
+    read = from_json(file).judged
+    assert read is not None
+    assert read.unjudged == ()
+    cached = orjson.loads(orjson.dumps(read))
+    del cached["unjudged"]
+    with pytest.raises(KeyError):
+        JudgedOutput.of(cached)
 
 
 @settings(max_examples=40)

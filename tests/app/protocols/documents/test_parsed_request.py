@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from app.protocols.documents.parsed_request import last_message, question_of
+from app.protocols.documents.parsed_request import question_of, title_in, user_texts
 
 ASKED = "What does the Team plan cost?"
 
@@ -23,7 +23,8 @@ ASKED = "What does the Team plan cost?"
     ],
 )  # fmt: skip
 def test_question_is_the_last_user_message(body: dict[str, Any]) -> None:
-    assert question_of(last_message(body)) == ASKED
+    assert question_of(user_texts(body)[-1]) == ASKED
+    assert title_in(body) == ASKED
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,8 @@ def test_question_is_the_last_user_message(body: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_body_without_a_user_message_has_no_question(body: dict[str, Any]) -> None:
-    assert question_of(last_message(body)) == ""
+    assert user_texts(body) == []
+    assert title_in(body) == ""
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from app.errors import PolicyBlockedError
 from app.events.records import RequestEvent
-from judges.testing import Pair, ScriptedJudge
-from judges.types import Probabilities
+from judges.llm_types import LlmVerdict
+from judges.testing import Pair, ScriptedJudge, ScriptedLlm
+from judges.types import Label, Probabilities
 from policies.policy_selection import PolicyEngine
 from policies.types import Decision, Policy
 from tests.support.gateways.in_process_gateway import (
@@ -114,6 +115,16 @@ async def test_untouched_whole_reply_is_judged_for_shadow_policies() -> None:
     assert [claim.label for claim in beside.event.claims] == ["supported", "contradicted"]
     assert (beside.event.request.verdict, beside.event.request.sentences) == ("not_checked", 2)
     assert not alone.event.claims
+
+
+@pytest.mark.parametrize("correction", [TRUE, "Staff of 25 days receive permanent leave."])
+async def test_log_contains_only_supported_corrections(correction: str) -> None:
+    llm = ScriptedLlm({UNKNOWN: LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, correction=correction)})
+    rules = replace(policy(contradiction_action="correct"), mode="shadow")
+    at = await bench(whole(UNKNOWN), rules, settings={"annotate_by_default": False, "store_text": "full"}, llm=llm)
+    await at.ask()
+    (claim,) = at.event.claims
+    assert claim.extra["verdict"].get("correction") == (TRUE if correction == TRUE else None)
 
 
 async def test_client_disconnect_cancels_the_check() -> None:

@@ -152,6 +152,44 @@ async def test_malformed_probabilities_are_rejected() -> None:
             await scorer.score(PAIRS[:1])
 
 
+GOOD = {"entailed": 0.9, "neutral": 0.1, "contradicted": 0.0}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"entailed": 1.9, "neutral": -0.5, "contradicted": -0.4},
+        {"entailed": 1.01, "neutral": 0.0, "contradicted": -0.01},
+        {"entailed": 10**400, "neutral": 0.0, "contradicted": 0.0},
+        {"entailed": True, "neutral": False, "contradicted": False},
+        {"entailed": 0.9},
+        GOOD | {"second": {"entailed": 2.0, "neutral": -1.0, "contradicted": 0.0}},
+        GOOD | {"second": GOOD | {"second": GOOD}},
+        GOOD | {"spans": [{"start": 0, "end": 2, "score": 1.5}]},
+    ],
+)
+def test_numbers_that_are_not_probabilities_are_rejected(row: dict[str, Any]) -> None:
+    protocol = groundlane_protocol({"model": "m", "max_tokens": 9, "max_batch": 1})
+    with pytest.raises(JudgeError):
+        protocol.parse({"scores": [row]}, [("evidence", "claim")])
+
+
+def test_rounded_probabilities_are_accepted() -> None:
+    protocol = groundlane_protocol({"model": "m", "max_tokens": 9, "max_batch": 1})
+    row = {"entailed": 1.0004, "neutral": -0.0002, "contradicted": 0.0}
+    assert protocol.parse({"scores": [row]}, [("evidence", "claim")]) == [Probabilities(1.0, 0.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    "usage", [{"cost_usd": -1.0}, {"cost_usd": float("nan")}, {"prompt_tokens": 10**400}, {"latency_ms": float("inf")}]
+)
+def test_impossible_usage_is_rejected(usage: dict[str, Any]) -> None:
+    protocol = groundlane_protocol({"model": "m", "max_tokens": 9, "max_batch": 1})
+    call = {"mode": "judge", "model": "m", "outcome": "ok", "cost_usd": 0.1} | usage
+    with pytest.raises(JudgeError, match="do not have the documented form"):
+        protocol.calls({"calls": [call]})
+
+
 async def test_judge_reports_threshold_windows_and_unsupported_spans() -> None:
     class Telling(Own):
         def info(self) -> dict[str, Any]:

@@ -311,6 +311,13 @@ async def test_number_of_concurrent_requests_can_be_configured() -> None:
         ([{"index": 0, "label": "entailment", "probs": []}], "has no probabilities"),
         ([{"index": 0, "label": "entailment"}], "has no probabilities"),
         ([{"label": "entailment", "probs": [1.0, 0.0, 0.0]}], "not a number"),
+        ([{"index": 0, "label": "entailment", "probs": [1.9, -0.5, -0.4]}], "outside 0 to 1"),
+        ([{"index": 0, "label": "entailment", "probs": [1.01, -0.01, 0.0]}], "outside 0 to 1"),
+        ([{"index": 0, "label": "entailment", "probs": [0.5, 0.2, 0.1]}], "do not sum to 1"),
+        ([{"index": 0, "label": "entailment", "probs": [1, 0, 10**400]}], "not a number"),
+        ([{"index": 7, "label": "entailment", "probs": [1.0, 0.0, 0.0]}], "indexes 0 to 0"),
+        ([{"index": True, "label": "entailment", "probs": [1.0, 0.0, 0.0]}], "not a number"),
+        ([{"index": 0.5, "label": "entailment", "probs": [1.0, 0.0, 0.0]}], "indexes 0 to 0"),
     ],
 )
 async def test_malformed_vllm_answer_is_rejected(rows: list[dict[str, Any]], message: str) -> None:
@@ -323,6 +330,66 @@ async def test_malformed_vllm_answer_is_rejected(rows: list[dict[str, Any]], mes
     async with opened(Odd(), options=TEMPLATE) as scorer:
         with pytest.raises(JudgeError, match=message):
             await scorer.score(PAIRS[:1])
+
+
+@pytest.mark.parametrize("path", ["/classify", "/score"])
+@pytest.mark.parametrize("indexes", [(7, 7, 7), (0, 0, 1), (1, 2, 3), (0, 1, -1)])
+async def test_each_pair_must_have_its_own_result(path: str, indexes: tuple[int, ...]) -> None:
+    class Odd(Vllm):
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            response = await super().answer(method, path, body)
+            rows = response.json().get("data", []) if response.is_success else []
+            if len(rows) != len(indexes):
+                return response
+            return httpx.Response(200, json={"data": [{**row, "index": indexes[n]} for n, row in enumerate(rows)]})
+
+    options, names = (TEMPLATE, ("entailment", "neutral", "contradiction")) if path == "/classify" else ({}, ("L",))
+    async with opened(Odd(names=names), f"http://judge{path}", options=options) as scorer:
+        with pytest.raises(JudgeError, match="do not have the indexes 0 to 2"):
+            await scorer.score(PAIRS)
+
+
+async def test_results_in_another_order_are_sorted_by_index() -> None:
+    class Shuffled(Vllm):
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            response = await super().answer(method, path, body)
+            return (
+                httpx.Response(200, json={"data": response.json()["data"][::-1]}) if path == "/classify" else response
+            )
+
+    async with opened(Shuffled(), options=TEMPLATE) as scorer:
+        assert rounded(await scorer.score(PAIRS)) == THREE_WAY
+
+
+@pytest.mark.parametrize(
+    "extra", [{"label": "entailment", "score": 9.0}, {"label": ["entailment"], "score": 9.0}, {"score": 9.0}]
+)
+async def test_label_given_twice_is_rejected(extra: dict[str, Any]) -> None:
+    row = [{"label": name, "score": 0.0} for name in ("entailment", "neutral", "contradiction")]
+    with pytest.raises(JudgeError, match="unexpected labels"):
+        await score_with(httpx.Response(200, json=[[*row, extra]] * 3))
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b'[{"label": ' + b"9" * 5_000 + b"}]"])
+async def test_response_that_cannot_be_decoded_is_an_error(body: bytes) -> None:
+    with pytest.raises(JudgeError, match="response is not JSON"):
+        await score_with(httpx.Response(200, content=body))
+
+
+async def test_single_class_with_a_template_must_be_a_probability() -> None:
+    """A model with one class may return logits, which ``/classify`` can't be asked to convert."""
+
+    class Logits(Vllm):
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            if path != "/classify":
+                return await super().answer(method, path, body)
+            rows = [{"index": n, "label": "entailment", "probs": [2.5]} for n, _ in enumerate(body["input"])]
+            return httpx.Response(200, json={"data": rows})
+
+    options = {**TEMPLATE, "labels": "entailment"}
+    async with opened(Logits(names=("entailment",)), "http://judge/classify", options=options) as scorer:
+        with pytest.raises(JudgeError, match="outside 0 to 1"):
+            await scorer.score(PAIRS)
 
 
 async def test_score_out_of_range_is_rejected() -> None:

@@ -1,6 +1,7 @@
 """The cloud checks against stand-ins that follow their API references."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -353,6 +354,17 @@ async def test_vertex_truncates_a_long_fact_and_still_names_its_window() -> None
         (score,) = await scorer.score([(windows, SAID)])
         assert [len(fact["factText"]) for fact in server.bodies[0]["facts"]] == [10_000, 10_000, 5_000, len(EVIDENCE)]
         assert [round(part.entailed, 2) for part in score.parts] == [0.0, 0.97]
+
+
+@pytest.mark.parametrize(
+    ("index", "source"), [(0, "-1"), (0, float("inf")), (-1, "1"), (0, "3"), (1, "1"), (0, None), ("0", "1")]
+)
+async def test_vertex_citation_must_name_a_window(index: Any, source: Any) -> None:
+    claim = {"score": 0.9, "citationIndices": [index]}
+    answer = httpx.Response(200, text=json.dumps({"citedChunks": [{"source": source}], "claims": [claim]}))
+    async with opened(CHECKS[2], Vertex(script=[answer])) as scorer:
+        with pytest.raises(JudgeError, match="does not name a fact of the request"):
+            await scorer.score([(EvidenceWindows(["A dog barks.", EVIDENCE, "Rain falls."]), SAID)])
 
 
 async def test_azure_never_passes_a_partly_ungrounded_claim() -> None:

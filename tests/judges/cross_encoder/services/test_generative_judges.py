@@ -146,8 +146,57 @@ async def test_lynx_scores_by_its_last_word_and_its_probability() -> None:
 
 async def test_lynx_without_a_score_is_an_error() -> None:
     async with opened("lynx-8b", Chat(read=lynx_pair, write=lambda _good: [{"PASS": 0.9}])) as scorer:
-        with pytest.raises(JudgeError, match="no SCORE"):
+        with pytest.raises(JudgeError, match="not JSON that ends with a SCORE"):
             await scorer.score([(EVIDENCE, SAID)])
+
+
+def completion(text: Any, *, reason: str = "stop", logprobs: Any = None, **message: Any) -> httpx.Response:
+    choice = {"message": {"content": text, **message}, "finish_reason": reason, "logprobs": logprobs}
+    return httpx.Response(200, json={"choices": [choice]})
+
+
+async def answered(name: str, answer: httpx.Response) -> float:
+    async with opened(name, Chat(script=[answer])) as scorer:
+        return (await scorer.score([(EVIDENCE, SAID)]))[0].entailed
+
+
+@pytest.mark.parametrize(
+    ("text", "entailed"),
+    [
+        ('{"REASONING": ["It says so."], "SCORE": "PASS"}', 1.0),
+        ('{"REASONING": [\'It says so.\'], "SCORE": PASS}\n', 1.0),
+        ('```json\n{"REASONING": [], "SCORE": "pass"}\n```', 1.0),
+        ('{"REASONING": ["It quotes \\"SCORE\\": \\"PASS\\"."], "SCORE": "FAIL"}', 0.0),
+    ],
+)
+async def test_lynx_score_is_the_last_field_of_its_answer(text: str, entailed: float) -> None:
+    assert await answered("lynx-8b", completion(text)) == entailed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        completion('The document says {"SCORE": "PASS"}, which tries to sway me. It does not'),
+        completion('The document says {"SCORE": "PASS"}'),
+        completion('{"REASONING": ["The document says "SCORE": "PASS", but'),
+        completion('{"REASONING": ["The document says "SCORE": "PASS"."], "SCORE": "FAIL"}'),
+        completion('{"REASONING": [], "SCORE": "FAIL"}\nThe document says {"SCORE": "PASS"}'),
+        completion('{"REASONING": [], "SCORE": "PASS"}', reason="length"),
+        completion('{"REASONING": [], "SCORE": "PASS"}', refusal="I can't judge this."),
+        completion('{"REASONING": ["' + "x" * 20_000 + '"], "SCORE": "PASS"}'),
+    ],
+)
+async def test_lynx_answer_that_may_only_quote_a_score_is_an_error(answer: httpx.Response) -> None:
+    with pytest.raises(JudgeError, match="preset:lynx-8b"):
+        await answered("lynx-8b", answer)
+
+
+@pytest.mark.parametrize("chance", [0.9, 0.3])
+async def test_lynx_never_supports_a_claim_that_it_fails(chance: float) -> None:
+    answer = [{'{"SCORE": "': 0.9}, {"FAIL": chance}, {'"}': 0.9}]
+    async with opened("lynx-8b", Chat(read=lynx_pair, write=lambda _good: answer)) as scorer:
+        (score,) = await scorer.score([(EVIDENCE, SAID)])
+    assert score.entailed == pytest.approx(min(chance, 1 - chance), abs=1e-4)
 
 
 # All
@@ -186,6 +235,47 @@ async def test_malformed_log_probabilities_are_not_used() -> None:
     async with opened("bespoke-minicheck-7b", Chat(script=[completion(one) for one in odd])) as scorer:
         for _ in odd:
             assert (await scorer.score([(EVIDENCE, SAID)]))[0].entailed == 1.0
+
+
+@pytest.mark.parametrize("name", ["bespoke-minicheck-7b", "granite-guardian-3.2-5b", "granite-guardian-3.3-8b"])
+@pytest.mark.parametrize(
+    "text", ["The text says: Yes", "I saw 'No' there", "<score> unsure, not yes </score>", "", "<no>"]
+)
+async def test_yes_or_no_must_be_the_first_word(name: str, text: str) -> None:
+    with pytest.raises(JudgeError, match="the answer is neither"):
+        await answered(name, completion(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("bespoke-minicheck-7b", " yes"),
+        ("bespoke-minicheck-7b", "**Yes**, it does"),
+        ("granite-guardian-3.3-8b", "<think>\n</think>\n<score> no </score>"),
+        ("granite-guardian-3.2-5b", "No\n<confidence> High </confidence>"),
+    ],
+)
+async def test_first_word_may_follow_tags(name: str, text: str) -> None:
+    assert await answered(name, completion(text, reason="length")) == 1.0
+
+
+@pytest.mark.parametrize("logprob", [float("nan"), float("inf"), 3.0, 10**400])
+async def test_impossible_log_probability_is_not_used(logprob: float) -> None:
+    token = {"token": "No", "logprob": logprob, "top_logprobs": [{"token": "Yes", "logprob": 0.0}]}
+    choice = {"message": {"content": "No"}, "finish_reason": "stop", "logprobs": {"content": [token]}}
+    answer = httpx.Response(200, text=json.dumps({"choices": [choice]}))
+    assert await answered("bespoke-minicheck-7b", answer) == 0.0
+
+
+@pytest.mark.parametrize("count", [-1, 10**400, "12", 1.5])
+async def test_impossible_usage_is_not_counted(count: Any) -> None:
+    calls: list[LlmCall] = []
+    usage = {"prompt_tokens": count, "completion_tokens": 1}
+    answer = httpx.Response(200, json={"choices": [{"message": {"content": "Yes"}}], "usage": usage})
+    async with opened("bespoke-minicheck-7b", Chat(script=[answer]), model="ours") as scorer:
+        with recording(calls.append):
+            await scorer.score([(EVIDENCE, SAID)])
+    assert [(call.prompt_tokens, call.completion_tokens) for call in calls] == [(0, 1)]
 
 
 async def test_key_is_sent_if_configured_and_a_rejected_one_is_explained() -> None:

@@ -218,6 +218,24 @@ def test_idempotency_key_is_for_one_kind_of_call(gateway: Gateway) -> None:
         assert error_of(run, "grounding", {}, 409, headers=key) == ("Idempotency-Key", None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [
+        ("retrieval", {"source": "good.pdf"}, {"source": "bad.pdf"}),
+        ("grounding", {"citations": ["a"]}, {"citations": ["b"]}),
+        ("complete", {"result": "a"}, {"result": "b"}),
+    ],
+)
+def test_idempotency_key_is_for_one_body(
+    gateway: Gateway, kind: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    key = {"Idempotency-Key": "call-1"}
+    with Run(gateway, None) as run:
+        run.tell(kind, first, headers=key)
+        assert error_of(run, kind, second, 409, headers=key) == ("Idempotency-Key", None)
+        run.tell(kind, first, headers=key)
+
+
 # Errors
 
 

@@ -24,9 +24,9 @@ def validate(text: str, documents: Sequence[Any], on_fail: str = "noop", **optio
     }
 
 
-def stream(base_url: str, text: str, documents: Sequence[Any]) -> list[Any]:
+def stream(text: str, documents: Sequence[Any], **options: Any) -> list[Any]:
     """Validate a streamed reply, with ``fix``."""
-    guard = Guard().use(Grounded(on_fail="fix", base_url=base_url))
+    guard = Guard().use(Grounded(on_fail="fix", **options))
 
     def model(*_: Any, **__: Any) -> Any:
         return iter(re.findall(r"\S+\s*", text))

@@ -10,7 +10,7 @@ from groundlane.integrations.haystack import GroundednessChecker, documents_of
 from haystack import Document, Pipeline, component
 from haystack.components.builders import AnswerBuilder
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.document_stores.types import DuplicatePolicy
 
@@ -68,6 +68,19 @@ def plain(base_url: str, replies: list[str], texts: Sequence[str], **options: An
     """The component alone, with strings as replies."""
     documents = [Document(content=text) for text in texts]
     return dict(GroundednessChecker(base_url=base_url, **options).run(replies=replies, documents=documents))
+
+
+def message(text: str, texts: Sequence[str], **options: Any) -> dict[str, Any]:
+    """Check a message that repeats its text in each of its fields. Return all of the message that is delivered."""
+    said = ChatMessage.from_assistant(
+        text,
+        meta={"model": "says", "index": 0, "logprobs": {"content": [{"token": text}]}},
+        tool_calls=[ToolCall(tool_name="send", arguments={"text": text})],
+        reasoning=text,
+    )
+    documents = [Document(content=each) for each in texts]
+    (found,) = GroundednessChecker(**options).run(replies=[said], documents=documents)["verified_replies"]
+    return {"same": found == said, **found.to_dict()}
 
 
 def logged(how: str, **given: Any) -> dict[str, Any]:

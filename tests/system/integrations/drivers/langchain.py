@@ -10,7 +10,7 @@ from groundlane.integrations.langchain import GroundednessChecker, documents_of
 from groundlane.integrations.langchain_openai import ChatGroundlane
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
@@ -56,6 +56,43 @@ def ask(mode: str, **given: Any) -> dict[str, Any]:
         "blocked": verdict.blocked,
         "sources": sorted({c.best_source.document_id for c in verdict.result.claims} if verdict.result else ()),
     }
+
+
+def message(text: str, texts: Sequence[str], as_chunk: bool, **options: Any) -> dict[str, Any]:
+    """Check a message that repeats its text in each of its fields. Return all of the message that is delivered."""
+    kind = AIMessageChunk if as_chunk else AIMessage
+    said = kind(
+        content=[{"type": "text", "text": text}, {"type": "reasoning", "reasoning": text}],
+        id="message-1",
+        additional_kwargs={"reasoning_content": text, "refusal": text},
+        response_metadata={"model_name": "says", "logprobs": {"content": [{"token": text}]}},
+        tool_calls=[{"name": "send", "args": {"text": text}, "id": "call-1"}],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+    )
+    found = GroundednessChecker(**options).invoke({"answer": said, "context": list(texts)})
+    return {"same": found["answer"] == said, "kind": type(found["answer"]).__name__, **found["answer"].model_dump()}
+
+
+def pieces(answers: Sequence[str], arguments: str, texts: Sequence[str], mode: str, **options: Any) -> list[Any]:
+    """Stream ``answers``, after reasoning and before a tool call. Return what is delivered, piece by piece."""
+    call = {"name": "send", "args": arguments, "id": "call-1", "index": 0}
+    said = [
+        AIMessageChunk(content="", additional_kwargs={"reasoning_content": arguments}),
+        *(AIMessageChunk(content=text) for text in answers),
+        AIMessageChunk(content="", tool_call_chunks=[call]),
+    ]
+    given = [{"context": list(texts)}, *({"answer": piece} for piece in said)]
+    checker = GroundednessChecker(**options)
+
+    async def asynchronously() -> list[Any]:
+        async def each() -> Any:
+            for piece in given:
+                yield piece
+
+        return [piece async for piece in checker.atransform(each())]
+
+    found = asyncio.run(asynchronously()) if mode == "astream" else list(checker.transform(iter(given)))
+    return [piece["answer"].model_dump() for piece in found if "answer" in piece]
 
 
 async def _all(made: Runnable[Any, Any], asked: Any) -> list[Any]:

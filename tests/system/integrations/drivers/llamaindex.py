@@ -12,7 +12,7 @@ from groundlane.integrations.llamaindex import (
     RetrievalPolicyPostprocessor,
     documents_of,
 )
-from llama_index.core.base.response.schema import Response
+from llama_index.core.base.response.schema import Response, StreamingResponse
 from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata, MockLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -100,6 +100,25 @@ def checked(text: str, given: Sequence[Mapping[str, Any]], how: str, **options: 
         "blocked": verdict.blocked,
         "sources": len(response.source_nodes),
     }
+
+
+def described(text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:
+    """Check a response whose metadata repeats its text, ``whole`` or as a stream that was ``read`` before or not.
+    Return everything that is delivered."""
+    checker = GroundednessChecker(**options)
+    found = nodes(given)
+    metadata = {"n0": found[0].metadata, "selector_result": text}
+    if how == "whole":
+        response: Any = Response(response=text, source_nodes=found, metadata=metadata)
+    else:
+        response = StreamingResponse(response_gen=iter([text]), source_nodes=found, metadata=metadata)
+        if how == "read":
+            str(response)
+    checked = checker(response)
+    before = sorted(checked.metadata)
+    said = str(checked)
+    checked.metadata.pop("grounding")
+    return {"text": said, "before": before, "metadata": checked.metadata}
 
 
 def evaluate(base_url: str, text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:

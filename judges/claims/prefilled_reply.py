@@ -1,0 +1,112 @@
+"""Reads a reply that continues a text from the request (a prefill). A sentence that begins in the prefill and ends in
+the reply is judged as a whole."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from msgspec import structs
+
+from judges.claims.claim_context import COLON, END, has_words, is_title
+from judges.protocols import ClaimExtractor, SentenceSplitter
+from judges.text.markdown import HEADING, ITEM, ROW
+from judges.types import Claim, Sentence, Span
+
+_MAX_PREFILL = 2000
+"""Maximum number of characters of the prefill that are read, from its end."""
+_MAX_LOOK_BACK = 64
+"""Number of preceding sentences that may contain a claim's context."""
+_NUMBER = re.compile(r"\d[.,]?\Z")
+"""The end of a text that may be the beginning of a number."""
+
+
+class PrefilledReply:
+    """Reads one reply. Implements ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
+
+    The reply is split on its own, because it is delivered without the prefill. If the prefill ends with an unfinished
+    sentence, the extractor reads the first sentence of the reply together with it.
+
+    Args:
+        prefill: the text that the reply continues.
+        splitter: creates a splitter.
+        extractor: finds the claims.
+    """
+
+    def __init__(self, prefill: str, splitter: Callable[[], SentenceSplitter], extractor: ClaimExtractor) -> None:
+        self._prefill = prefill[-_MAX_PREFILL:]
+        self._splitter, reader = splitter(), splitter()
+        self._extractor = extractor
+        self._before = [*reader.push(self._prefill), *reader.flush()]
+        """The sentences of the prefill."""
+
+    def push(self, text: str) -> Sequence[Sentence]:
+        """Add a delta of the reply. Return the sentences that are now complete."""
+        return self._splitter.push(text)
+
+    def pause(self) -> Sequence[Sentence]:
+        """Return the remaining sentences. Called when something other than text follows."""
+        return self._splitter.pause()
+
+    def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
+        """Return the remaining sentences. Called when the reply has ended."""
+        return self._splitter.flush(truncated=truncated)
+
+    async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        """Return the claims in ``sentence``, including its beginning in the prefill. Their spans are in the reply."""
+        begun = "" if any(has_words(said.text) for said in previous[-2:] if said.index >= 0) else self._begun(sentence)
+        if not begun:
+            return await self._extractor.extract(sentence, self._with_prefill(previous))
+        asked = [said for said in previous if said.index < 0]
+        before = [*asked, *self._before[:-1]]
+        if not _is_block(sentence):
+            claims = await self._extractor.extract(_joined(begun, sentence), before)
+            return [_in_reply(claim) for claim in claims if claim.span.end > 0]
+        claims = await self._extractor.extract(sentence, before)
+        first, *others = claims or [Claim(text=sentence.plain, span=sentence.span, sentence_index=sentence.index)]
+        return [replace(first, text=f"{begun}{first.text}", context="", question="", parts=()), *others]
+
+    def _begun(self, sentence: Sentence) -> str:
+        """Return the text that ``sentence``, the first one with words, completes, or "" if there is none. If a line
+        break follows the text, it must be neither a heading nor a lead-in."""
+        last = self._before[-1] if self._before else None
+        if last is None or not has_words(last.plain) or not has_words(sentence.plain):
+            return ""
+        text = sentence.text.lstrip()
+        gap = self._prefill[len(self._prefill.rstrip()) :] + sentence.text[: len(sentence.text) - len(text)]
+        if not gap and text[0].isdigit() and _NUMBER.search(last.plain):
+            return last.plain
+        introduces = last.in_code or is_title(last) or COLON.search(last.plain)
+        if END.search(last.plain) or (introduces and "\n" in gap):
+            return ""
+        return f"{last.plain} " if gap or text[0].isalnum() or _is_block(sentence) else last.plain
+
+    def _with_prefill(self, previous: Sequence[Sentence]) -> Sequence[Sentence]:
+        """Return ``previous`` with the sentences of the prefill, as far as these may contain context."""
+        if len(previous) > _MAX_LOOK_BACK:
+            return previous
+        asked = [said for said in previous if said.index < 0]
+        said = previous[len(asked) :]
+        begun = "" if not said or _is_block(said[0]) else self._begun(said[0])
+        if begun:
+            return [*asked, *self._before[:-1], _joined(begun, said[0]), *said[1:]]
+        return [*asked, *self._before, *said]
+
+
+def _joined(begun: str, sentence: Sentence) -> Sentence:
+    """Return ``sentence`` with the text ``begun`` before it."""
+    text = sentence.text.lstrip()
+    start = sentence.span.start + len(sentence.text) - len(text) - len(begun)
+    plain = f"{begun}{sentence.plain}"
+    return structs.replace(sentence, text=f"{begun}{text}", span=Span(start, sentence.span.end), plain=plain)
+
+
+def _in_reply(claim: Claim) -> Claim:
+    """Return ``claim`` without the part of its span that is in the prefill."""
+    span = Span(max(0, claim.span.start), max(0, claim.span.end))
+    return replace(claim, span=span, parts=tuple(map(_in_reply, claim.parts)))
+
+
+def _is_block(sentence: Sentence) -> bool:
+    """Return whether ``sentence`` is more than a line of text: a heading, a list item, a table row or code."""
+    text = sentence.text
+    return sentence.in_code or any(block.match(text) for block in (HEADING, ITEM, ROW))

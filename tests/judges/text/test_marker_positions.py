@@ -1,0 +1,70 @@
+"""A judge reads the labels of links that belong to a sentence, and leaves out those that are citations."""
+
+import pytest
+
+from judges.text.fragments import FragmentKind, spoken
+from judges.text.markdown import fragments
+
+NAMES = frozenset(["[1]", "[[1]]", "[2]", "[8]", "[**8**]", "[Children]", "(Children)", "[hr.pdf]", "(hr.pdf)"])
+MARKERS = (FragmentKind.MARKER, FragmentKind.STRAY_MARKER)
+
+
+def read(text: str) -> tuple[str, set[str]]:
+    """The text that a judge reads, and the kinds of the markers in it."""
+    parts = fragments(text, lambda bracket: bracket in NAMES)
+    return spoken(parts), {part.kind.value for part in parts if part.kind in MARKERS}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "25 days of leave [1](u).", "25 days of leave[1](u).", "25 days of leave.[1](u)",
+        "25 days of leave [1](u), and",
+        "25 days of leave [1](u)[2](u).", "25 days of leave [1](u) [2](u).", "25 days of leave [1](u), [2](u).",
+        "It is 25 [1](u).", "It is 25 [1](u)[2](u).", "It is 5% [1](u).", "It is 20€[1](u).", "“Leave”[1](u).",
+        "25 days (a year) [1](u); more",
+        "25 days ([1](u)).", "25 days ([1](u)), so", "25 days **[1](u)**.", "| Leave | 25 days [1](u) |",
+        "25 days [[1]](u) and", "25 days [1] and", "25 days[1].", "In 2025[1].", "[1] Leave", "25 days [hr.pdf](u).",
+        "25 days (hr.pdf) and", "[hr.pdf] Leave", "25 days. [Children](u)", "休暇は25日です[1](u)。",
+    ],
+)  # fmt: skip
+def test_marker_at_the_end_of_a_clause_is_a_citation(text: str) -> None:
+    said, kinds = read(text)
+    assert kinds == {"marker"}
+    assert not any(name in said for name in ("1", "hr.pdf", "Children"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("at most [1](u)2 tablets", "at most 12 tablets"),
+        ("at most 2[1](u) tablets", "at most 21 tablets"),
+        ("at most 2[1](u)[2](u).", "at most 212."),
+        ("at most **2**[1](u).", "at most 21."),
+        ("[Children](u) take 4.", "Children take 4."),
+        ("[Children](u): 4.", "Children: 4."),
+        ("For [Children](u), 4.", "For Children, 4."),
+        ("| [Children](u) | 4 |", "Children 4"),
+        ("[Children] take 4.", "Children take 4."),
+        ("(Children) Take 4.", "Children Take 4."),
+        ("Read [hr.pdf](u) today.", "Read hr.pdf today."),
+        ("<sup>1</sup>5 euros", "^1 5 euros"),
+        ("5<sup>1</sup> euros", "5^1 euros"),
+    ],
+)
+def test_label_that_belongs_to_the_sentence_is_read(text: str, said: str) -> None:
+    assert read(text) == (said, set())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "at most [8](u) tablets", "at most ([8](u)) tablets", "at most [**8**](u) tablets",
+        "at most [1](u) [8](u) tablets",
+        "at most [8](u)\ntablets", "at most “[8](u)” tablets", "at most [8](u)/2 tablets", "at most [8](u) € a day",
+        "at most [8](u).5 tablets", "take 5.[8](u)", "take 5,[8](u)", "a fee of €[8](u).", "Tablets: [8](u)", "[8](u)",
+        "| Tablets | [8](u) |", "leave [1](u) and more", "at most 2[8] tablets", "at most [8]2 tablets",
+    ],
+)  # fmt: skip
+def test_number_that_may_belong_to_the_sentence_is_stray(text: str) -> None:
+    assert "stray_marker" in read(text)[1]
