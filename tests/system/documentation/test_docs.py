@@ -17,6 +17,7 @@ from policies.registry import CATEGORIES
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+LINK_AS_CODE = re.compile(r"`[^`\n]*\]\([^`\n]*`")
 FENCE = re.compile(r"```.*?```", re.DOTALL)
 FILE = re.compile(
     r"`((?:app|judges|migrations|tests|sdk|docs|deploy|benchmarks|\.ci)/[\w./-]*|policies/[\w./-]*(?:\.\w+|/))`"
@@ -77,7 +78,7 @@ def test_every_metric_is_documented() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_have_a_target(page: Path) -> None:
     broken = []
-    for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
+    for target in LINK.findall(LINK_AS_CODE.sub("", FENCE.sub("", page.read_text("utf-8")))):
         if "://" in target or target.startswith(("#", "mailto:")):
             continue
         path, _, anchor = target.partition("#")
