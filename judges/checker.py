@@ -7,7 +7,6 @@ into evidence, and ``reply`` starts checking one reply against that evidence (se
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from math import inf
 
 from judges import features as default_features
@@ -16,7 +15,7 @@ from judges.claims.harmless import HarmlessText
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
 from judges.claims.llm_decomposition import DecomposingClaimExtractor
-from judges.claims.prefilled_reply import PrefilledReply
+from judges.claims.prefilled_reply import PrefilledReply, opens_json
 from judges.evidence.index import EvidenceIndex, FeatureCache
 from judges.evidence.windowing import DocumentCutter, build_index
 from judges.features import CascadeFeatures, FeatureExtractor, PublishedThresholdFeatures
@@ -33,7 +32,7 @@ from judges.protocols import (
 from judges.reply_check import ReplyCheck
 from judges.sentences.splitter import IncrementalSplitter
 from judges.text.fragments import Resolves
-from judges.text_coverage import partition
+from judges.text_coverage import ReplyCoverage
 from judges.types import Chunk, Windowing
 from judges.verdicts.citation_support import CitationChecker
 from judges.verdicts.claim_judge import ClaimJudge
@@ -212,6 +211,7 @@ class GroundingChecker:
         unread: bool = False,
         conversation: str = "",
         prefill: str = "",
+        may_instruct: bool = False,
         resolves: Resolves | None = None,
     ) -> ReplyCheck:
         """Start checking one reply.
@@ -233,6 +233,7 @@ class GroundingChecker:
             conversation: everything that the user wrote, including the question. Text may be harmless if it names only
                 things that the conversation or the documents mention.
             prefill: the text that the reply continues. Its last sentence may end in the reply.
+            may_instruct: whether ``prefill`` may also be an instruction that the reply follows.
             resolves: returns whether a text in brackets (passed with its brackets) is a citation marker that names a
                 document.
         """
@@ -262,10 +263,10 @@ class GroundingChecker:
                 extractor = DecomposingClaimExtractor(extractor, self._llm, timeout_s=limit, record=record)
         reader: JsonReply | PrefilledReply | None = None
         json_reply = None
-        if prefill.strip():  # the rest of a JSON value isn't JSON
-            reader = PrefilledReply(prefill, self._splitter, extractor)
-        elif is_json:
-            reader = json_reply = JsonReply(self._splitter, extractor, HarmlessText(known))
+        if prefill.strip():
+            reader = PrefilledReply(prefill, self._splitter, extractor, may_instruct=may_instruct)
+        if is_json and not opens_json(prefill):  # the rest of a JSON value isn't JSON
+            reader = json_reply = JsonReply(self._splitter, extractor, HarmlessText(known), prose_extractor=reader)
         return ReplyCheck(
             splitter=reader or self._splitter(),
             extractor=reader or extractor,
@@ -276,7 +277,7 @@ class GroundingChecker:
             escalation=escalation,
             language_gate=self._language_gate(evidence) if claim_judge is not None else None,
             question="" if is_json else question,
-            partition=partial(partition, known=known, resolves=resolves, json_reply=json_reply),
+            partition=ReplyCoverage(known=known, resolves=resolves, json_reply=json_reply).parts,
         )
 
     @property
@@ -284,9 +285,8 @@ class GroundingChecker:
         """Return a checker that compares statements with each other, or None while no cross-encoder is loaded."""
         if self._scorer is None or not self._loaded:
             return None
-        return ConsistencyChecker(
-            self._scorer, self._features, self._extractor or HeuristicClaimExtractor(), self._splitter
-        )
+        extractor = self._extractor or HeuristicClaimExtractor(message="")  # statements are compared, not answers
+        return ConsistencyChecker(self._scorer, self._features, extractor, self._splitter)
 
     def citation_checker(self, evidence: EvidenceIndex) -> CitationChecker | None:
         """Return a checker that judges claims against the documents they cite, or None while no cross-encoder is

@@ -66,6 +66,8 @@ class Thresholds:
         return self.label(verdict.entailed, verdict.contradicted)
 
     def accept_correction(self, verdict: ClaimVerdict) -> bool:
-        """Return whether the sentence with the correction of ``verdict`` is supported. It is if there is no
-        correction."""
-        return all(self.label_of(each) is Label.SUPPORTED for each in verdict.corrected)
+        """Return whether ``verdict`` has no correction, or the documents support the sentence with its correction. A
+        correction that wasn't judged isn't supported."""
+        if verdict.correction is None:
+            return True
+        return bool(verdict.corrected) and all(self.label_of(each) is Label.SUPPORTED for each in verdict.corrected)

@@ -44,8 +44,9 @@ batches, and low enough that a long reply neither blocks other replies nor excee
 NO_DOCUMENTS = "no_documents"
 """The reason given for a claim when there are no documents."""
 
-Partition = Callable[[Sentence, Sequence[ClaimVerdict]], tuple[Part, ...]]
-"""Returns the standing of a sentence's characters according to the verdicts on its claims."""
+Partition = Callable[[Sentence, Sequence[ClaimVerdict], Sequence[Sentence]], tuple[Part, ...]]
+"""Returns the standing of a sentence's characters according to the verdicts on its claims. Also takes the sentences of
+the reply."""
 
 FindClaims = Callable[[Sentence], Awaitable[tuple[Sequence[Claim], Sequence[Claim]]]]
 """Returns the claims in a sentence to judge, and those to skip."""
@@ -91,14 +92,16 @@ class ReplyCheck:
         self._has_sources = has_sources
         self._timeout_s = timeout_s
         self._max_claims = max_claims
-        self._partition = partition or (lambda _sentence, _verdicts: ())
+        self._partition = partition or (lambda *_: ())
         asked = Sentence(index=-1, text=f"{question}\n\n", span=Span(0, 0), plain=question)
         self._sentences: list[Sentence] = []
         self._standing = [asked] if question else []
         """The question and the sentences that are not discarded."""
         self._verdicts: dict[int, SentenceVerdict] = {}
-        self._read_as: dict[int, Sequence[Claim]] = {}
-        """The claims of each sentence that was read, by its index."""
+        self.edits = 0
+        """How many sentences were left out or corrected. The sentences after them may read differently."""
+        self._read_as: dict[int, tuple[int, Sequence[Claim]]] = {}
+        """The claims of each sentence that was read, and the number of edits at that time, by the sentence's index."""
         self._claims_before = [0]
         """The number of claims before each sentence, excluding discarded claims."""
         self._discarded: set[int] = set()
@@ -155,10 +158,13 @@ class ReplyCheck:
 
     async def reads_as_before(self, sentence: Sentence) -> bool:
         """Return whether the claims of a sentence that was checked are still the same. They may not be if sentences
-        before it were left out or corrected."""
+        before it were left out or corrected after it was read."""
+        edits, claims = self._read_as.get(sentence.index, (0, None))
+        if edits == self.edits:
+            return True
         with suppress(Exception):  # the sentence is then checked again, which reports it
             async with asyncio.timeout(self._timeout_s):
-                return await self.claims_of(sentence) == self._read_as.get(sentence.index)
+                return await self.claims_of(sentence) == claims
         return False
 
     def leave_out(self, sentence: Sentence) -> None:
@@ -175,6 +181,7 @@ class ReplyCheck:
         place = bisect_left(self._standing, sentence.index, key=_INDEX)
         if place < len(self._standing) and self._standing[place].index == sentence.index:
             self._standing[place] = sentence
+            self.edits += 1
 
     def restart(self, index: int) -> int:
         """Discard the sentence ``index`` and all sentences after it, because the reply is regenerated from there.
@@ -241,32 +248,36 @@ class ReplyCheck:
             judged = await self._judge_all(claims, deadline)
             verdicts = [
                 *(_with_spans_in_reply(verdict, sentence) for verdict in judged),
-                *(_unjudged(claim, SKIPPED) for claim in skipped),
+                *(_unjudged(replace(claim, parts=()), SKIPPED) for claim in skipped),
             ]
-        parts = await run(len(sentence.text) <= MAX_INLINE_CHARS, self._partition, sentence, verdicts)
+        inline = len(sentence.text) <= MAX_INLINE_CHARS
+        parts = await run(inline, self._partition, sentence, verdicts, self._sentences)
         return SentenceVerdict(sentence=sentence, label=worst_label(verdicts), claims=tuple(verdicts), parts=parts)
 
     async def _claims_to_judge(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
         """Return the claims in ``sentence`` to judge, and those beyond ``max_claims``."""
-        claims: Sequence[Claim] | None = None
-        if self._max_claims is not None:
-            async with self._claims_lock:
-                while (number := len(self._claims_before) - 1) <= sentence.index:
-                    claims = () if number in self._discarded else await self.claims_of(self._sentences[number])
-                    self._claims_before.append(self._claims_before[-1] + len(claims))
-        claims = self._read_as[sentence.index] = await self.claims_of(sentence) if claims is None else claims
         if self._max_claims is None:
-            return claims, ()
+            return await self.claims_of(sentence), ()
+        async with self._claims_lock:
+            while (number := len(self._claims_before) - 1) <= sentence.index:
+                claims = () if number in self._discarded else await self.claims_of(self._sentences[number])
+                self._claims_before.append(self._claims_before[-1] + len(claims))
+        claims = await self.claims_of(sentence)
         left = max(0, self._max_claims - self._claims_before[sentence.index])
         return claims[:left], claims[left:]
 
     async def _every_claim(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
-        return await self.claims_of(sentence), ()
+        place = bisect_left(self._standing, sentence.index, key=_INDEX)
+        return await self._extractor.extract(sentence, SentencesBefore(self._standing, place)), ()
 
     async def claims_of(self, sentence: Sentence) -> Sequence[Claim]:
-        """Return the claims in a sentence that ``push`` or ``flush`` returned, without judging them."""
-        place = bisect_left(self._standing, sentence.index, key=_INDEX)
-        return await self._extractor.extract(sentence, SentencesBefore(self._standing, place))
+        """Return the claims in a sentence that ``push`` or ``flush`` returned, without judging them. They are found
+        only once, unless sentences before it were left out or corrected since."""
+        edits, found = self.edits, self._read_as.get(sentence.index)
+        if found is None or found[0] != edits:
+            claims, _ = await self._every_claim(sentence)
+            found = self._read_as[sentence.index] = edits, claims
+        return found[1]
 
     async def _judge_all(self, claims: Sequence[Claim], deadline: float) -> Sequence[ClaimVerdict]:
         if len(claims) == 1 and not claims[0].parts:

@@ -6,11 +6,15 @@ It is harmless if it is visible text or markup that is not part of any claim.
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
+from judges.claims.source_lists import SourceLists
 from judges.text.fragments import SYMBOLS, Fragment, FragmentKind, Resolves, code_fragments, is_symbol, join_surrogates
 from judges.text.markdown import fragments
+from judges.text.reference_labels import ReferenceLabels
 from judges.types import ClaimVerdict, Part, Sentence, Span, Standing
 
 CODE = "code"
@@ -48,6 +52,7 @@ _INFO_STRINGS = frozenset(_INFO_STRINGS_LISTED.split())
 def partition(
     sentence: Sentence,
     verdicts: Sequence[ClaimVerdict],
+    changes: Sequence[Part] = (),
     *,
     known: KnownText,
     resolves: Resolves | None = None,
@@ -59,6 +64,7 @@ def partition(
     Args:
         sentence: a sentence of the reply.
         verdicts: the verdicts on its claims.
+        changes: parts whose standing depends on other sentences of the reply, in order.
         known: the text of the documents.
         resolves: recognises citation markers, as in the extractor.
         json_reply: the reader of the JSON reply, if the sentence is a piece of one.
@@ -69,7 +75,75 @@ def partition(
         found = _json_parts(sentence, claims, known, resolves, json_reply)
     else:
         found = _sentence_parts(sentence.text, start, claims, known, resolves, in_code=sentence.in_code)
-    return tuple(_merged(found))
+    return tuple(_merged(_changed(found, changes) if changes else found))
+
+
+@dataclass(kw_only=True)
+class ReplyCoverage:
+    """Determines the standing of every character in the sentences of one reply. The arguments are those of
+    ``partition``."""
+
+    known: KnownText
+    resolves: Resolves | None = None
+    json_reply: JsonReply | None = None
+    _may_link: bool = False
+    """Whether the reply so far contains a bracket, without which there is no link."""
+
+    @cached_property
+    def _labels(self) -> ReferenceLabels:
+        return ReferenceLabels(self._text_of, self.resolves)
+
+    @cached_property
+    def _sources(self) -> SourceLists:
+        return SourceLists(self._text_of, self.resolves)
+
+    def parts(
+        self, sentence: Sentence, verdicts: Sequence[ClaimVerdict], reply: Sequence[Sentence]
+    ) -> tuple[Part, ...]:
+        """Return the parts of ``sentence``, which belongs to ``reply``."""
+        self._may_link = self._may_link or "[" in sentence.text or self.json_reply is not None
+        changes = self._changes(sentence, reply) if self._may_link else ()
+        return partition(
+            sentence, verdicts, changes, known=self.known, resolves=self.resolves, json_reply=self.json_reply
+        )
+
+    def _changes(self, sentence: Sentence, reply: Sequence[Sentence]) -> Sequence[Part]:
+        """Return the parts whose standing depends on other sentences of the reply."""
+        links, sources = self._labels.links(sentence, reply), self._sources.markers(sentence, reply)
+        start = sentence.span.start
+        if self._text_of(sentence) != sentence.text:  # positions in the text do not match the raw text
+            return [_hidden(sentence.span)] if links else []
+        return [_hidden(Span(start + link.start, start + link.end)) for link in links] or [
+            Part(span=Span(start + source.start, start + source.end), standing=Standing.HARMLESS) for source in sources
+        ]
+
+    def _text_of(self, sentence: Sentence) -> str:
+        """Return the Markdown text of a sentence or of a piece of a JSON reply; "" if it is code or has no text."""
+        spoken = sentence if self.json_reply is None else self.json_reply.spoken(sentence)
+        return "" if spoken is None or spoken.in_code else spoken.text
+
+
+def _hidden(span: Span) -> Part:
+    return Part(span=span, standing=Standing.UNJUDGED, kind=FragmentKind.LINK.value)
+
+
+def _changed(parts: Iterator[Part], changes: Sequence[Part]) -> Iterator[Part]:
+    """Yield ``parts`` with ``changes`` in the place of their characters."""
+    place = 0
+    for part in parts:
+        at, end = part.span.start, part.span.end
+        while at < end:
+            while place < len(changes) and changes[place].span.end <= at:
+                place += 1
+            change = changes[place] if place < len(changes) else None
+            if change is None or change.span.start >= end:
+                told, stop = part, end
+            elif change.span.start > at:
+                told, stop = part, change.span.start
+            else:
+                told, stop = change, min(end, change.span.end)
+            yield Part(span=Span(at, stop), standing=told.standing, kind=told.kind)
+            at = stop
 
 
 class _Claims:

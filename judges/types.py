@@ -115,7 +115,8 @@ class Claim:
     that is needed to understand a pronoun, a connective or a list item. ``question`` is the question that the claim
     answers, if the claim depends on one. The question isn't judged, but determines which of several things in the
     evidence is meant. If ``question_known`` is False, the claim ("Yes.") answers a question that isn't known, so no
-    evidence can support it. ``parts`` are the parts into which an LLM split the claim.
+    evidence can support it. ``parts`` are the parts into which an LLM split the claim. If ``correctable`` is False, no
+    correction may replace the claim, because part of it isn't in the reply.
     """
 
     text: str
@@ -125,6 +126,7 @@ class Claim:
     question: str = ""
     parts: tuple["Claim", ...] = ()
     question_known: bool = True
+    correctable: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,8 @@ INSTRUCTIONS = "injected_instructions"
 STANDINGS = "standings"
 """It is unknown which text of the reply was unjudged, how much text would be unjudged, or which citations would be left
 out with it."""
+CORRECTIONS = "corrections"
+"""A contradicted claim would need a correction, and the log has none that was judged."""
 TOOLS = "evidence_from_tools"
 """Tool messages would count among the documents, or no longer count."""
 
@@ -167,6 +169,9 @@ class _ChoiceReplay:
             # The gateway removes invisible characters without a decision.
             unjudged = [text for text in unjudged if text.kind != INVISIBLE]
         self._inputs = replace(found, claims=claims, unjudged=unjudged, strippable=strippable)
+        repairs = [needs.repairs for needs in self._settings.needs if needs.repairs is not None]
+        if strippable and any(each.needs_correction(c) and not c.corrected for each in repairs for c in claims):
+            self.doubts.add(CORRECTIONS)
         self.evaluation = policies.evaluate_reply(_opening(self._inputs, ready=choice.ready, late=log.late > 0))
 
     def run(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from msgspec import Struct, structs
 
 from judges.llm_types import ScoreRequest
-from judges.types import ClaimVerdict, Label, SentenceVerdict
+from judges.types import ClaimVerdict, Label
 from policies import registry
 from policies.base import JudgeOptions, ReplyNeeds
 from policies.evaluation import (
@@ -84,14 +84,16 @@ class ReplySettings:
             or bool(self.score_requests)
         )
 
-    def with_accepted_corrections(self, verdict: SentenceVerdict) -> SentenceVerdict:
-        """Return ``verdict`` without corrections that the documents don't support under the thresholds of every
+    def with_accepted_corrections(self, claims: Sequence[ClaimVerdict]) -> tuple[ClaimVerdict, ...]:
+        """Return ``claims`` without corrections that the documents don't support under the thresholds of every
         policy."""
         every = [needs.judging.thresholds for needs in self.needs if needs.judging is not None]
-        if all(thresholds.accept_correction(claim) for thresholds in every for claim in verdict.claims):
-            return verdict
-        claims = tuple(replace(claim, correction=None, corrected=()) for claim in verdict.claims)
-        return structs.replace(verdict, claims=claims)
+        return tuple(
+            claim
+            if claim.correction is None or all(thresholds.accept_correction(claim) for thresholds in every)
+            else replace(claim, correction=None, corrected=())
+            for claim in claims
+        )
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> "ReplySettings":
@@ -182,10 +184,10 @@ class ReplyEvaluation:
         self._decisions: list[Decision] = []
         self._claims: list[ClaimVerdict] = []
         self._unjudged: list[UnjudgedText] = []
-        # By policy object, because two versions of a policy apply in a run that began before it was changed.
-        self._withheld: dict[int, set[int]] = {id(policy): set() for policy in policies}
-        self._blocking: set[int] = set()
-        self._spent_ms = {id(policy): 0.0 for policy in policies}
+        # By policy and version, because two versions of a policy apply in a run that began before it was changed.
+        self._withheld: dict[tuple[str, int], set[int]] = {(policy.id, policy.version): set() for policy in policies}
+        self._blocking: set[tuple[str, int]] = set()
+        self._spent_ms = dict.fromkeys(self._withheld, 0.0)
         self._closed = False
 
     @property
@@ -241,6 +243,7 @@ class ReplyEvaluation:
             return _ALLOWED
         self._claims += claims
         self._unjudged += unjudged
+        claims = self.settings.with_accepted_corrections(claims)
         replaceable = self._inputs.strippable
         inputs = PolicyInputs(
             chunks=self._inputs.chunks,
@@ -299,7 +302,7 @@ class ReplyEvaluation:
             return CombinedDecision()
         inputs = replace(
             inputs,
-            claims=inputs.claims or tuple(self._claims),
+            claims=self.settings.with_accepted_corrections(inputs.claims or self._claims),
             unjudged=inputs.unjudged or tuple(self._unjudged),
             final=True,
             strippable=self._inputs.strippable,
@@ -316,7 +319,8 @@ class ReplyEvaluation:
         nothing."""
         if self._closed or not self._policies:
             return CombinedDecision()
-        inputs = replace(self._inputs, claims=tuple(self._claims), unjudged=tuple(self._unjudged))
+        claims = self.settings.with_accepted_corrections(self._claims)
+        inputs = replace(self._inputs, claims=claims, unjudged=tuple(self._unjudged))
         return combine(self._close(self._evaluate(Phase.MID_EXECUTION, inputs)))
 
     def _evaluate(
@@ -329,10 +333,11 @@ class ReplyEvaluation:
         else:
             results = self._evaluate_alone(phase, inputs, left_out)
         for result in results:
+            key = result.policy.id, result.policy.version
             if result.decision.action is Action.BLOCK:
-                self._blocking.add(id(result.policy))
+                self._blocking.add(key)
             if phase is Phase.MID_EXECUTION:
-                self._spent_ms[id(result.policy)] += result.decision.latency_ms
+                self._spent_ms[key] += result.decision.latency_ms
         return results
 
     def _evaluate_alone(self, phase: Phase, inputs: PolicyInputs, left_out: Sequence[Citation]) -> list[PolicyResult]:
@@ -352,7 +357,7 @@ class ReplyEvaluation:
     ) -> PolicyInputs | None:
         """Return the inputs for the reply that ``policy`` would have delivered alone, or None if it is the same
         reply."""
-        own = frozenset(self._withheld[id(policy)])
+        own = frozenset(self._withheld[policy.id, policy.version])
         removes = needs.repairs is not None and needs.repairs.leaves_out_unjudged(replaceable=inputs.strippable)
         restored = [
             citation
@@ -379,14 +384,17 @@ class ReplyEvaluation:
                 or repairs.is_corrected(claim, replaceable=replaceable)
                 for claim in claims
             ):
-                self._withheld[id(policy)].update(claim.claim.sentence_index for claim in claims)
+                self._withheld[policy.id, policy.version].update(claim.claim.sentence_index for claim in claims)
 
     def _close(self, mid: Sequence[PolicyResult]) -> list[PolicyResult]:
         """Record a single ``mid_execution`` decision for each policy, with the total time of all its checks."""
         self._closed = True
         closed = [
             structs.replace(
-                result, decision=structs.replace(result.decision, latency_ms=self._spent_ms[id(result.policy)])
+                result,
+                decision=structs.replace(
+                    result.decision, latency_ms=self._spent_ms[result.policy.id, result.policy.version]
+                ),
             )
             for result in mid
         ]
@@ -395,7 +403,7 @@ class ReplyEvaluation:
 
     def _blocking_needs(self) -> list[ReplyNeeds]:
         paired = zip(self._policies, self.settings.needs, strict=True)
-        return [needs for policy, needs in paired if id(policy) in self._blocking]
+        return [needs for policy, needs in paired if (policy.id, policy.version) in self._blocking]
 
     def _stripping_needs(self) -> list[ReplyNeeds]:
         return [needs for needs in self.settings.needs if needs.strips] if self._inputs.strippable else []

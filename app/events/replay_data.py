@@ -59,12 +59,29 @@ class _StoredClaim:
 _REQUEST = TypeAdapter(_StoredRequest)
 _CLAIMS = TypeAdapter(list[_StoredClaim])
 _ELSEWHERE: Mapping[Any, Set[str]] = {
-    Claim: {"question"},
+    Claim: {"question", "context", "parts"},
     PolicyInputs: {"chunks", "claims", "cited_support"},
     ChoiceLog: {"inputs", "positions", "delivered"},
     RequestLog: {"chunks", "dropped", "stream", "blocked", "choices"},
 }
-"""Fields that are stored in separate rows or columns. The user's question is not stored."""
+"""Fields that are stored in separate rows or columns, or not at all, such as the user's question."""
+_CLAIM_FIELDS = frozenset({"span", "sentence_index", "question_known", "correctable"})
+_VERDICT_FIELDS = frozenset(
+    {
+        "label",
+        "entailed",
+        "contradicted",
+        "best_source",
+        "contradicting_source",
+        "corrected",
+        "escalated",
+        "reason",
+        "judge_score",
+        "support",
+        "spans",
+    }
+)
+"""The fields that contain no text of the reply. If texts aren't stored, no other fields are."""
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
@@ -91,16 +108,16 @@ def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
     """Build ``claims.extra``, which holds the whole verdict except the text of its evidence. That text has a separate
     column."""
     stored: dict[str, Any] = _to_json(verdict)
-    stored["claim"].pop("context", None)
     for name in ("best_source", "contradicting_source"):
         if name in stored:
             stored[name]["content"] = ""
     if verdict.corrected:
         stored["corrected"] = [_to_json(_scores_of(each)) for each in verdict.corrected]
     if how is not StoreText.FULL:
-        stored["claim"]["text"] = ELLIPSIS
-        stored.pop("explanation", None)
-        if "correction" in stored:
+        claim = {name: value for name, value in stored["claim"].items() if name in _CLAIM_FIELDS}
+        stored = {name: value for name, value in stored.items() if name in _VERDICT_FIELDS}
+        stored["claim"] = {"text": ELLIPSIS, **claim}
+        if verdict.correction is not None:
             stored["correction"] = ELLIPSIS
     return {"verdict": stored}
 
@@ -108,7 +125,7 @@ def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
 def _scores_of(verdict: ClaimVerdict) -> ClaimVerdict:
     """Return what policies need to know of a verdict on a corrected sentence. The log contains its text elsewhere."""
     return ClaimVerdict(
-        claim=replace(verdict.claim, text=ELLIPSIS, context=""),
+        claim=replace(verdict.claim, text=ELLIPSIS),
         label=verdict.label,
         entailed=verdict.entailed,
         contradicted=verdict.contradicted,

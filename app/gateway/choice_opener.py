@@ -116,7 +116,8 @@ def _evaluate(policies: PolicySet, context: ReplyContext) -> ReplyEvaluation:
 def _open_check(
     checker: GroundingChecker, evidence: EvidenceIndex, settings: ReplySettings, context: ReplyContext, index: int
 ) -> ReplyCheck:
-    turn = context.turn(index)
+    # With several prompts, the choices for the first prompt come first.
+    turn = context.turns[min(index * len(context.turns) // context.expected, len(context.turns) - 1)]
     return checker.reply(
         evidence,
         thresholds=settings.judging.thresholds,
@@ -131,6 +132,7 @@ def _open_check(
         unread=turn.unread,
         conversation=context.conversation,
         prefill=turn.prefill,
+        may_instruct=turn.may_instruct,
         resolves=partial(names_only_documents, names=context.names),
     )
 

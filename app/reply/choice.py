@@ -1,7 +1,7 @@
 """One choice of a reply while it is judged. It receives text, evaluates the policies, and releases text."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from app.reply.checks.final_checks import WholeReply, run_final_checks
 from app.reply.choice_findings import ChoiceFindings, ReplyContext
 from app.reply.citation_annotations import cite_sentence
 from app.reply.delivered_text import FieldTexts, OutgoingText, corrected
-from app.reply.grounding_object import claims_shown, reasons_of
+from app.reply.grounding_object import reasons_of
 from app.reply.inline_reasoning import InlineReasoning
 from app.reply.judged_sentence import JudgedSentence, policy_claims
 from app.reply.text_buffer import SentenceBuffer
@@ -44,8 +44,7 @@ class Choice:
 
     ``texts`` contains the delivered texts by field. ``incoming`` is text that hasn't been split and judged yet.
     ``inline`` separates reasoning from the answer, and is None once the answer has begun. ``held`` contains outputs
-    that wait for the end of the reply. ``edited`` means that sentences were left out or corrected, so the sentences
-    after them may read differently.
+    that wait for the end of the reply.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class Choice:
         self.is_json = context.is_json
         self.closing = False
         self.ended = False
-        self.edited = False
         self.finish: ChoiceFinish | None = None
         self.frame = _EMPTY_FRAME
         self.received = 0
@@ -118,14 +116,15 @@ class Choice:
             # The reply isn't judged, so the claims have no verdicts. Only the parts of the sentence that make no
             # statement are used.
             return replace(verdict, claims=(), label=Label.NOT_A_CLAIM)
-        if any(claim.corrected for claim in verdict.claims):
-            verdict = self._evaluation.settings.with_accepted_corrections(verdict)
+        if any(claim.correction is not None for claim in verdict.claims):
+            verdict = replace(verdict, claims=self._evaluation.settings.with_accepted_corrections(verdict.claims))
         self._times[sentence.index] = (complete_ms, self._timings.elapsed_ms())
         return verdict
 
     async def reread(self, verdict: SentenceVerdict) -> SentenceVerdict:
         """Judge a sentence again if it reads differently because sentences before it were left out or corrected."""
-        if self._check is None or await self._check.reads_as_before(verdict.sentence):
+        check = self._check
+        if check is None or not check.edits or await check.reads_as_before(verdict.sentence):
             return verdict
         return await self.check(verdict.sentence)
 
@@ -248,7 +247,6 @@ class Choice:
         made = corrected_sentence(verdict)
         if self._check is not None:
             self._check.correct(verdict)
-            self.edited = True
         judged = self._judged(verdict)
         text, end = self._follow(corrected(text, made), judged.field)
         end -= len(made.after)
@@ -256,10 +254,6 @@ class Choice:
         self.findings.repairs.corrected += 1
         self._add(judged)
         return text
-
-    def latest_claims(self) -> list[dict[str, Any]]:
-        """Return the claims of the latest sentence that the client sees."""
-        return claims_shown(self.findings, self.findings.sentences[-1:])
 
     def _judged(self, verdict: SentenceVerdict) -> JudgedSentence:
         field, begin = self.texts.place_of(verdict.sentence)
@@ -320,7 +314,6 @@ class Choice:
         """Read the sentences after ``sentence`` without it."""
         if self._check is not None:
             self._check.leave_out(sentence)
-            self.edited = True
 
     def _add(self, judged: JudgedSentence) -> None:
         judged.times = self._times.pop(judged.verdict.sentence.index, None)

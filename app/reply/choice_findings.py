@@ -73,10 +73,6 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     documents_may_follow: bool = False
 
-    def turn(self, index: int) -> LastTurn:
-        """Return the last turn of the prompt that the choice at ``index`` replies to."""
-        return self.turns[min(index * len(self.turns) // self.expected, len(self.turns) - 1)]
-
     def policy_inputs(self, **found: Any) -> PolicyInputs:
         """Build the inputs for policies, with the findings ``found`` on the reply."""
         reported = self.options.reported

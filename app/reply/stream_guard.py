@@ -33,7 +33,7 @@ from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice, ChoiceOpener, Choices
 from app.reply.choice_findings import REASONING_FIELDS, worst
 from app.reply.delivered_text import OutgoingText, replacement_text, without_spans
-from app.reply.grounding_object import refusal_of, summary_of
+from app.reply.grounding_object import claims_shown, refusal_of, summary_of
 from app.reply.reader import ReplyReader
 from app.reply.reader_output import EndOfText, Item, Mode, PendingSentence, ReasoningText, TextPause
 from app.reply.regeneration import Regeneration
@@ -199,8 +199,7 @@ class StreamGuard:
         verdict = await item.verdict
         if choice.findings.blocked:
             return ()
-        if choice.edited:
-            verdict = await choice.reread(verdict)
+        verdict = await choice.reread(verdict)
         text = OutgoingText(text="".join(piece.text for piece in item.slices), slices=item.slices)
         is_short = len(verdict.sentence.text) <= MAX_INLINE_CHARS
         decision = await run(is_short, choice.decide, verdict)
@@ -227,8 +226,9 @@ class StreamGuard:
                 return ()
         text = choice.correct(verdict, text) if decision.corrected else choice.deliver(verdict, text, left_out)
         # A unary reply gets all claims at its end, so none are attached here.
-        claims = choice.latest_claims() if self._options.streams or not text.text else []
-        support = choice.findings.support()
+        findings = choice.findings
+        claims = claims_shown(findings, findings.sentences[-1:]) if self._options.streams or not text.text else []
+        support = findings.support()
         if self.mode is Mode.LIVE:
             judged = JudgedClaims(choice=choice.index, claims=claims, frame=item.frame, support=support)
             return (judged,) if claims or support else ()

@@ -1,6 +1,7 @@
 """Checks whether a caller may use a run, and whether the run accepts more steps."""
 
 import hashlib
+import hmac
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -88,8 +89,8 @@ async def repeated_step(connection: AsyncConnection, run: RunRow, kind: StepKind
     if found is None:
         return None
     # Steps that an earlier version stored have no digest.
-    digest = call_digest(run.run_id, caller)
-    if found.kind != kind or found.data.get("call_digest", digest) != digest:
+    digest = str(call_digest(run.run_id, caller))
+    if found.kind != kind or not hmac.compare_digest(str(found.data.get("call_digest", digest)), digest):
         raise key_reused(repeat)
     return found
 

@@ -45,12 +45,18 @@ def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
         raise InvalidRequestError("options: cannot be combined with policy, which has its own rules.", param="options")
     return CheckRequest(
         text=_text(body.get("text"), "text", limits),
-        question=None if body.get("question") is None else _text(body["question"], "question", limits),
+        question=_question(body.get("question"), limits),
         chunks=tuple(documents.chunks),
         paths=tuple(documents.paths),
         policy=policy,
         options=None if options is None else _rules(options),
     )
+
+
+def _question(question: Any, limits: Limits) -> str | None:
+    """Return the question, or None if it isn't known. A blank text says nothing about what the user asked."""
+    text = "" if question is None else _text(question, "question", limits)
+    return text if text.strip() else None
 
 
 def _text(text: Any, name: str, limits: Limits) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+from msgspec import structs
+
 from app.auth import GatewayKey
 from app.errors import InvalidRequestError, LlmCheckError
 from app.events.recorder import RequestRecorder
@@ -249,7 +251,10 @@ class TextChecks:
             policy=policy,
             evaluation=evaluation,
             reply=reply,
-            read=[settings.with_accepted_corrections(each) for each in await _judge_all(reply, answer)],
+            read=[
+                structs.replace(each, claims=settings.with_accepted_corrections(each.claims))
+                for each in await _judge_all(reply, answer)
+            ],
             by=self.checker.named(llm=llm) if can_judge else None,
             citation_checker=partial(self.checker.citation_checker, evidence) if can_judge else None,
         )

@@ -68,7 +68,7 @@ class HeuristicClaimExtractor:
         self,
         *,
         known: KnownText | None = None,
-        message: str | None = "",
+        message: str | None = None,
         unread: bool = False,
         resolves: Resolves | None = None,
         languages: Sequence[str] = LANGUAGES,
@@ -166,12 +166,12 @@ class HeuristicClaimExtractor:
             return None
         rest, said = text, False
         while has_words(rest):
-            if harmless.is_courtesy(rest) and not (said and harmless.is_answer(rest)):
+            if harmless.is_courtesy(rest) and not (said and harmless.answer_in(rest)):
                 return None
             if refused := harmless.refusal(rest):
                 rest, said = self._after_contrast(rest[refused:].lstrip()), True
                 continue
-            if (end := harmless.prefix(rest)) and not (said and harmless.is_answer(rest)):
+            if (end := harmless.prefix(rest)) and not (said and harmless.answer_in(rest)):
                 rest = rest[end:].lstrip()
                 continue
             question, bare = self._without_introduction(rest)
@@ -228,14 +228,15 @@ class HeuristicClaimExtractor:
         the beginning of ``text`` is a courtesy and the rest makes claims (``clauses``), return ``text`` alone, and
         True. If it isn't an answer, return None."""
         harmless = self._harmless
-        if not harmless.is_answer(text):
+        first = not any(sentence.index >= 0 for sentence in previous)
+        if not harmless.answer_in(text, first=first):
             return None
         asked, stated = self._contexts.asked_before(previous, self._message_before(previous), self._is_polite)
         if asked is None and self._message is not None:
             stated = stated or harmless.asks_nothing(self._message)  # "You're welcome!" replies to "Thanks!"
-        if not harmless.answers(text, asked, stated=stated):
+        if not harmless.answers(text, asked, stated=stated, first=first):
             return None
-        if clauses and harmless.prefix(text):
+        if clauses and (end := harmless.prefix(text)) and not harmless.answer_in(text[end:]):
             return text, True
         return (text, False) if not asked or harmless.asks_nothing(asked) else (f"{asked} {text}", True)
 

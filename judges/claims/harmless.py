@@ -52,6 +52,12 @@ _FOOTNOTE: Final = re.compile(r"\s*+(?:\[\^(?P<label>[\w-]{1,20})\]|[¹²³⁴-�
 _USER: Final = frozenset(["you", "du", "vous", "usted"])
 """Pronouns for the user. An indirect question may ask about the user ("which plan you have")."""
 _MAX_TOPIC_CHARS: Final = 160
+_LEADING_MARKS: Final = ",;–—-"
+_LABEL_MARKS: Final = ":："
+"""Marks between an introduction or a label and a "yes" or "no"."""
+_INTRODUCING: Final = frozenset(_LEADING_MARKS + _LABEL_MARKS)
+_MAX_INTRODUCTION: Final = 12
+"""The maximum number of words in such an introduction."""
 
 
 class HarmlessText:
@@ -250,18 +256,13 @@ class HarmlessText:
         """Return whether the question or the documents contain every number in ``text``."""
         return all(self._known.has(word) for word in words_of(text) if any(map(str.isdecimal, word)))
 
-    def is_answer(self, text: str) -> bool:
-        """Return whether ``text`` looks like a "yes" or "no", with or without an introduction ("Oh, sure!"), or begins
-        with a courtesy that looks like one ("Sure, let me explain.")."""
-        return bool(self._answer_in(text))
-
-    def answers(self, text: str, asked: str | None, *, stated: bool = False) -> bool:
+    def answers(self, text: str, asked: str | None, *, stated: bool = False, first: bool = False) -> bool:
         """Return whether ``text``, which looks like a "yes" or "no", answers ``asked`` (the preceding text, or None if
         it isn't known). Some texts, such as "Of course!", could also be a courtesy. They count as answers unless
         ``asked`` is known to be an open question or no question at all. A wish ("Enjoy!") is not an answer if a claim
         has been ``stated`` since.
         """
-        core, table = self._answer_in(text), self._table
+        core, table = self.answer_in(text, first=first), self._table
         if not table.courtesies.fullmatch(core):
             return True
         if stated and table.wishes.fullmatch(core):
@@ -273,15 +274,27 @@ class HarmlessText:
         """Return whether ``text`` is known to ask nothing ("Thanks!"), so that no "yes" can answer it."""
         return not asking_parts(text, self._table, self.is_courtesy)
 
-    def _answer_in(self, text: str) -> str:
-        """Return the part of ``text`` that looks like a "yes" or "no", or ""."""
+    def answer_in(self, text: str, *, first: bool = False) -> str:
+        """Return the part of ``text`` that looks like a "yes" or "no", or "". It may have an introduction ("Oh, sure!",
+        "Based on the documents, no."), or be a courtesy at the beginning ("Sure, let me explain."). If ``text`` is the
+        ``first`` sentence of a reply, the introduction may also be a label ("Answer: yes"). Later, such a text is an
+        item of its own ("Refundable: yes")."""
         folded, at, led = fold(text), 0, ""
         while (end := self._prefix(folded, at)) > at:
             piece = folded[at:end].strip(_LED)
             led, at = led or (piece if self._table.answers.fullmatch(piece) else ""), end
         rest = text[at:]
         core = AND.sub("", bare(rest[: self.suffix(rest)]))
-        return core if self._table.answers.fullmatch(core) else led
+        if self._table.answers.fullmatch(core):
+            return core
+        return led if led or _INTRODUCING.isdisjoint(core) else self._introduced_answer(core, first=first)
+
+    def _introduced_answer(self, text: str, *, first: bool) -> str:
+        """Return the "yes" or "no" at the end of ``text`` if only an introduction without a verb precedes it, or ""."""
+        end = max(text.rfind(mark) for mark in _LEADING_MARKS + _LABEL_MARKS * first) + 1
+        answer, words = bare(text[end:].strip()), words_of(text[:end])
+        introduced = bool(words) and len(words) <= _MAX_INTRODUCTION and self._table.answers.fullmatch(answer)
+        return answer if introduced and not self._table.is_clause(words, strict=True) else ""
 
     def _prefix(self, folded: str, at: int) -> int:
         begin = start.end() if (start := START.match(folded, at)) else at

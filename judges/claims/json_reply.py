@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
+from math import inf
 
 from msgspec import structs
 
@@ -61,13 +62,20 @@ class JsonReply:
         splitter: creates the splitter for one longer string, which is unescaped first.
         extractor: finds the claims in the sentences of a longer string.
         harmless: distinguishes keys that are labels from keys that state something.
+        prose_extractor: finds the claims if the reply isn't JSON. Defaults to ``extractor``.
     """
 
     def __init__(
-        self, splitter: Callable[[], SentenceSplitter], extractor: ClaimExtractor, harmless: HarmlessText
+        self,
+        splitter: Callable[[], SentenceSplitter],
+        extractor: ClaimExtractor,
+        harmless: HarmlessText,
+        *,
+        prose_extractor: ClaimExtractor | None = None,
     ) -> None:
         self._new_splitter = splitter
         self._extractor = extractor
+        self._prose_extractor = prose_extractor or extractor
         self._harmless = harmless
         self._unescaped: dict[int, Sentence] = {}
         self._leaves: dict[int, Claim] = {}
@@ -87,6 +95,8 @@ class JsonReply:
         self._value: JsonString | None = None
         self._prose: SentenceSplitter | None = None
         self._prose_at = 0
+        self._prose_from = inf
+        """The index of the first piece of prose."""
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Add a delta of the reply. Return the pieces that are now complete."""
@@ -133,7 +143,8 @@ class JsonReply:
             return ()
         recent = previous[-_MAX_LOOK_BACK:]
         before = [self._unescaped[earlier.index] for earlier in recent if earlier.index in self._unescaped]
-        claims = await self._extractor.extract(spoken, before)
+        extractor = self._extractor if sentence.index < self._prose_from else self._prose_extractor
+        claims = await extractor.extract(spoken, before)
         if path := self._paths.get(sentence.index):
             if not claims and any(map(str.isalnum, spoken.plain)):
                 claims = [Claim(text=spoken.plain, span=spoken.span, sentence_index=spoken.index)]
@@ -272,7 +283,9 @@ class JsonReply:
         """Treat ``begun``, which ends with the current character, and everything after it as prose rather than JSON."""
         self._prose_at = self._place + 1 - len(begun)
         self._state, self._prose = _State.PROSE, self._new_splitter()
-        return [*self._structure(self._prose_at), *self._prose_sentences(self._prose.push(begun))]
+        structure = self._structure(self._prose_at)
+        self._prose_from = self._index
+        return [*structure, *self._prose_sentences(self._prose.push(begun))]
 
     def _push_prose(self, text: str) -> list[Sentence]:
         self._place += len(text)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from judges.claims.llm_rewrite_check import places_of_parts
+from judges.claims.llm_rewrite_check import spans_of_parts
 from judges.llm_types import LlmCall
 from judges.protocols import ClaimExtractor, JudgeError, LlmClaimJudge
 from judges.types import Claim, Sentence
@@ -25,7 +25,7 @@ class DecomposingClaimExtractor:
     """Extracts claims, and has an LLM split complex ones. Implements ``judges.protocols.ClaimExtractor``.
 
     A claim is not split if the LLM fails or takes too long, or if what it returns isn't the claim's own text, in parts.
-    Lost content would not be judged, and other content isn't in the reply.
+    Lost content would not be judged, and other content isn't in the reply. A part is read after the text before it.
 
     Args:
         extractor: finds the claims.
@@ -42,7 +42,7 @@ class DecomposingClaimExtractor:
         self._timeout_s = timeout_s
         self._record = record
         self._splits: dict[tuple[str, str], Sequence[str]] = {}
-        """The LLM's answers, by claim and context."""
+        """The LLM's answers, by claim and context. An answer is empty if the LLM failed, so it isn't asked again."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """Return the claims in ``sentence``. The ``parts`` of a claim have the span of the whole claim."""
@@ -61,15 +61,13 @@ class DecomposingClaimExtractor:
                     self._splits[key] = await self._llm.decompose(claim.text, claim.context, self._record)
             except (JudgeError, TimeoutError) as error:
                 log.info("cannot decompose a sentence: %s", error or "timeout")
-                return ()
-        parts = list(dict.fromkeys(part.strip() for part in self._splits[key] if part.strip()))
-        places = places_of_parts(parts, claim.text) if 1 < len(parts) <= _MAX_PARTS else None
-        if places is None:
-            return ()
-        # A part without the beginning of the claim may refer to what it leaves out.
+                self._splits[key] = ()
+        parts = self._splits[key]
+        spans = spans_of_parts(parts, claim.text) if 1 < len(parts) <= _MAX_PARTS else None
+        # A part may refer to the text before it, such as its subject.
         return tuple(
-            replace(claim, text=part, context=f"{claim.context} {claim.text[:place]}".strip())
-            for part, place in zip(parts, places, strict=True)
+            replace(claim, text=claim.text[start:end], context=f"{claim.context} {claim.text[:start]}".strip())
+            for start, end in spans or ()
         )
 
 

@@ -25,58 +25,39 @@ _FUNCTION_WORDS = frozenset(
 _MAX_NEW_WORDS = 0.25
 """Maximum share of a correction's words that may be new, such as inflected forms and connectives."""
 
-
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-_END = re.compile(r"[.!?…\s]+\Z")
-_CONJUNCTION = re.compile(
-    r";|and|but|while|whereas|however|und|aber|während|jedoch|et|mais|tandis|y|pero|mientras", re.IGNORECASE
-)
-"""A word between two clauses. A relative pronoun isn't one, because its clause is about the word before it."""
-_MAX_TOKENS = 200
-"""Longer sentences are not split, because the time to find the parts grows faster than the length."""
+_END = ".!?… \t\n"
+_CONJUNCTIONS = "and|but|while|whereas|however|und|aber|während|jedoch|et|mais|tandis|y|pero|mientras"
+"""Words between two clauses. A relative pronoun isn't one, because its clause is about the word before it."""
+_BETWEEN = re.compile(rf";|[,;]? ?(?:{_CONJUNCTIONS}) ?,?")
+"""The text between two clauses. Capitals don't match, because only the first word of a sentence has one."""
+_MAY_BE_MISSING = frozenset([",", ";", *_CONJUNCTIONS.split("|")])
+"""What an LLM may leave out of its parts. Each part is cut from the sentence, so nothing within it is lost."""
 
 
-def places_of_parts(parts: Sequence[str], text: str) -> Sequence[int] | None:
-    """Return the positions in ``text`` at which ``parts`` begin, or None if they aren't its parts.
+def spans_of_parts(parts: Sequence[str], text: str) -> Sequence[tuple[int, int]] | None:
+    """Return where ``text`` must be cut to give ``parts``, as the start and end of each part. Return None if they
+    aren't its parts.
 
-    A part is a clause of ``text``, or several, word for word. The beginning of ``text``, such as its subject, may be
-    repeated before it. Together, the parts must contain all words, except conjunctions.
+    The parts must contain all words of ``text``, in order, except conjunctions. They may repeat nothing, because a part
+    with a repeated beginning can be about another subject, or lack a negation or restriction. ``text`` is only cut
+    before a conjunction or semicolon, and loses nothing but these.
     """
-    tokens = list(_TOKEN.finditer(_END.sub("", text)))
+    tokens = [token for token in _TOKEN.finditer(text.rstrip(_END)) if token[0].casefold() not in _MAY_BE_MISSING]
     words = [token[0].casefold() for token in tokens]
-    written = [_TOKEN.findall(_END.sub("", part).casefold()) for part in parts]
-    if len(words) > _MAX_TOKENS or max(map(len, written)) > len(words):
-        return None
-    left = {place for place, word in enumerate(words) if not _joins(word)}
-    begin: list[int] = []
-    for part in written:
-        found = _place(part, words)
-        if found is None:
+    starts, ends, place = [0], [], 0
+    for part in parts:
+        clause = [word for word in _TOKEN.findall(part.rstrip(_END).casefold()) if word not in _MAY_BE_MISSING]
+        if not clause or words[place : place + len(clause)] != clause:
             return None
-        repeated, start = found
-        left.difference_update(range(repeated), range(start, start + len(part) - repeated))
-        begin.append(0 if repeated else tokens[start].start())
-    return None if left else begin
-
-
-def _place(part: Sequence[str], words: Sequence[str]) -> tuple[int, int] | None:
-    """Return how many words at the beginning of ``words`` are repeated in ``part``, and the place of its clause. If
-    there are several possibilities, the fewest repeated words and the latest clause count."""
-    starts = [place for place in range(len(words)) if place == 0 or _CONJUNCTION.fullmatch(words[place - 1])]
-    for repeated in range(len(part)):
-        clause = part[repeated:]
-        for start in reversed(starts):
-            end = start + len(clause)
-            if repeated <= start and words[start:end] == clause and (end == len(words) or _joins(words[end])):
-                return repeated, start
-        if words[repeated] != part[repeated]:
-            break
-    return None
-
-
-def _joins(word: str) -> bool:
-    """Return whether ``word`` may be missing in the parts."""
-    return word == "," or _CONJUNCTION.fullmatch(word) is not None
+        if place:
+            start, end = tokens[place - 1].end(), tokens[place].start()
+            if not _BETWEEN.fullmatch(" ".join(text[start:end].split())):
+                return None
+            ends.append(start)
+            starts.append(end)
+        place += len(clause)
+    return list(zip(starts, [*ends, len(text)], strict=True)) if place == len(words) else None
 
 
 def _is_content(term: str) -> bool:

@@ -18,6 +18,7 @@ _MAX_LOOK_BACK = 64
 """Number of preceding sentences that may contain a claim's context."""
 _NUMBER = re.compile(r"\d[.,]?\Z")
 """The end of a text that may be the beginning of a number."""
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 
 class PrefilledReply:
@@ -30,10 +31,20 @@ class PrefilledReply:
         prefill: the text that the reply continues.
         splitter: creates a splitter.
         extractor: finds the claims.
+        may_instruct: whether ``prefill`` may also be an instruction that the reply follows. The first sentence of the
+            reply is then read in both ways, unless it begins a new paragraph.
     """
 
-    def __init__(self, prefill: str, splitter: Callable[[], SentenceSplitter], extractor: ClaimExtractor) -> None:
+    def __init__(
+        self,
+        prefill: str,
+        splitter: Callable[[], SentenceSplitter],
+        extractor: ClaimExtractor,
+        *,
+        may_instruct: bool = False,
+    ) -> None:
         self._prefill = prefill[-_MAX_PREFILL:]
+        self._may_instruct = may_instruct
         self._splitter, reader = splitter(), splitter()
         self._extractor = extractor
         self._before = [*reader.push(self._prefill), *reader.flush()]
@@ -53,31 +64,44 @@ class PrefilledReply:
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """Return the claims in ``sentence``, including its beginning in the prefill. Their spans are in the reply."""
-        begun = "" if any(has_words(said.text) for said in previous[-2:] if said.index >= 0) else self._begun(sentence)
+        begun = self._begun(sentence, previous)
+        if begun is None:
+            return await self._extractor.extract(sentence, previous)
         if not begun:
             return await self._extractor.extract(sentence, self._with_prefill(previous))
-        asked = [said for said in previous if said.index < 0]
-        before = [*asked, *self._before[:-1]]
+        claims = await self._continued(begun, sentence, previous)
+        alone = await self._extractor.extract(sentence, previous) if self._may_instruct else ()
+        return [_in_reply(claim, sentence) for claim in (*claims, *alone)]
+
+    async def _continued(self, begun: str, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        """Return the claims in the text ``begun`` and ``sentence`` together, except for those that end in ``begun``."""
+        before = [*(said for said in previous if said.index < 0), *self._before[:-1]]
         if not _is_block(sentence):
             claims = await self._extractor.extract(_joined(begun, sentence), before)
-            return [_in_reply(claim) for claim in claims if claim.span.end > 0]
+            return [claim for claim in claims if claim.span.end > sentence.span.start]
         claims = await self._extractor.extract(sentence, before)
         first, *others = claims or [Claim(text=sentence.plain, span=sentence.span, sentence_index=sentence.index)]
         return [replace(first, text=f"{begun}{first.text}", context="", question="", parts=()), *others]
 
-    def _begun(self, sentence: Sentence) -> str:
+    def _begun(self, sentence: Sentence, previous: Sequence[Sentence]) -> str | None:
         """Return the text that ``sentence``, the first one with words, completes, or "" if there is none. If a line
-        break follows the text, it must be neither a heading nor a lead-in."""
+        break follows the text, it must be neither a heading nor a lead-in. Return None if the text is an instruction,
+        because ``sentence`` begins a new paragraph."""
         last = self._before[-1] if self._before else None
         if last is None or not has_words(last.plain) or not has_words(sentence.plain):
             return ""
+        if any(said.index >= 0 and has_words(said.plain) for said in previous):
+            return ""
         text = sentence.text.lstrip()
-        gap = self._prefill[len(self._prefill.rstrip()) :] + sentence.text[: len(sentence.text) - len(text)]
+        gap = self._prefill[len(self._prefill.rstrip()) :] + "".join(said.text for said in previous if said.index >= 0)
+        gap += sentence.text[: len(sentence.text) - len(text)]
         if not gap and text[0].isdigit() and _NUMBER.search(last.plain):
             return last.plain
         introduces = last.in_code or is_title(last) or COLON.search(last.plain)
         if END.search(last.plain) or (introduces and "\n" in gap):
             return ""
+        if self._may_instruct and "\n\n" in gap and _is_whole(sentence):
+            return None
         return f"{last.plain} " if gap or text[0].isalnum() or _is_block(sentence) else last.plain
 
     def _with_prefill(self, previous: Sequence[Sentence]) -> Sequence[Sentence]:
@@ -86,10 +110,10 @@ class PrefilledReply:
             return previous
         asked = [said for said in previous if said.index < 0]
         said = previous[len(asked) :]
-        begun = "" if not said or _is_block(said[0]) else self._begun(said[0])
+        begun = "" if not said or _is_block(said[0]) else self._begun(said[0], ())
         if begun:
             return [*asked, *self._before[:-1], _joined(begun, said[0]), *said[1:]]
-        return [*asked, *self._before, *said]
+        return [*asked, *(self._before if begun is not None else self._before[:-1]), *said]
 
 
 def _joined(begun: str, sentence: Sentence) -> Sentence:
@@ -100,13 +124,36 @@ def _joined(begun: str, sentence: Sentence) -> Sentence:
     return structs.replace(sentence, text=f"{begun}{text}", span=Span(start, sentence.span.end), plain=plain)
 
 
-def _in_reply(claim: Claim) -> Claim:
-    """Return ``claim`` without the part of its span that is in the prefill."""
-    span = Span(max(0, claim.span.start), max(0, claim.span.end))
-    return replace(claim, span=span, parts=tuple(map(_in_reply, claim.parts)))
+def _in_reply(claim: Claim, sentence: Sentence) -> Claim:
+    """Return ``claim`` without the part of its span that is before ``sentence``. It can't be corrected, because a
+    correction would repeat the prefill."""
+    span = Span(max(sentence.span.start, claim.span.start), claim.span.end)
+    parts = tuple(_in_reply(part, sentence) for part in claim.parts)
+    return replace(claim, span=span, parts=parts, correctable=False)
+
+
+def _is_whole(sentence: Sentence) -> bool:
+    """Return whether ``sentence`` can be a whole one: it doesn't begin with a small letter or a digit."""
+    first = next(filter(str.isalnum, sentence.plain))
+    return first.isalpha() and not first.islower()
 
 
 def _is_block(sentence: Sentence) -> bool:
     """Return whether ``sentence`` is more than a line of text: a heading, a list item, a table row or code."""
     text = sentence.text
     return sentence.in_code or any(block.match(text) for block in (HEADING, ITEM, ROW))
+
+
+def opens_json(prefill: str) -> bool:
+    """Return whether the end of ``prefill`` may be inside a JSON object or array."""
+    return any(map(_is_unclosed, (prefill, _STRING.sub("", prefill))))
+
+
+def _is_unclosed(text: str) -> bool:
+    depth = 0
+    for character in text:
+        if character in "{[":
+            depth += 1
+        elif character in "}]":
+            depth = max(0, depth - 1)
+    return depth > 0

@@ -61,11 +61,11 @@ _CLAIMS = """You check the numbered claims of one reply against sources. Judge e
 what you know. A source supports a claim if it says it, in whatever words, with every detail: numbers, dates, units,
 names, conditions and negations included."""
 
-_DECOMPOSE = """You split a sentence into atomic claims: short statements, each of one fact, each to be understood by
-itself. Copy each statement from the sentence, word for word and in its order: one clause, and before it the beginning
-of the sentence if the clause needs it as its subject. Leave every pronoun as it is. Leave out nothing but the words and
-commas between clauses. Add nothing, judge nothing, correct nothing: a statement that seems wrong stays as it is. A
-sentence with one claim gives one."""
+_DECOMPOSE = """You cut a sentence into its clauses, which are then checked one by one. Copy each clause from the
+sentence, word for word and in its order, even if its subject is in an earlier clause. Repeat nothing: each word belongs
+to one clause. Leave every pronoun as it is. Leave out nothing but the conjunctions and commas between clauses. Add
+nothing, judge nothing, correct nothing: a clause that seems wrong stays as it is. A sentence with one clause gives
+one."""
 
 
 def claim_prompt(fence: Fence, claim: str, context: str, passages: Sequence[tuple[int, Evidence]]) -> Prompt:

@@ -6,9 +6,11 @@ may only come before the object, the object must begin a line, and an answer wit
 If an answer cannot be parsed or contradicts itself, the result is None, which the caller treats as neutral.
 """
 
+import html
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -23,6 +25,11 @@ _THOUGHTS: Final = "<think>"
 _THOUGHTS_END: Final = "</think>"
 _OBJECT = re.compile(r"^(```\w*\s*)?(?=\{)", re.MULTILINE)
 """The beginning of a JSON object, or of a code block with one, at the beginning of a line."""
+_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[bfnrt])?")
+"""An escape sequence in a JSON string, with any number of backslashes."""
+_AMPERSANDS = re.compile(r"&(?:amp;|#38;|#x26;)+", re.IGNORECASE)
+"""An ampersand that is escaped once or several times."""
+_IGNORED = re.compile(r"[^\w{]+|_+")
 _SCORE = re.compile(r"\A[\s*_]*(?:score[\s*_:=]{0,6})?([01](?:\.\d+)?|\.\d+)[\s*_.]*\Z", re.IGNORECASE)
 _WORDS = {
     Label.SUPPORTED: ("supported", "entailed", "entailment", "true", "yes"),
@@ -129,10 +136,20 @@ def read_claims(text: str) -> Sequence[str] | None:
 
 
 def is_quotation(text: str, data: str) -> bool:
-    """Return whether the answer's JSON also occurs in ``data``, the text that the LLM judges, in the same or another
-    layout. It is then not the LLM's own answer."""
-    found = "".join(_json(text).split())
-    return bool(found) and found in "".join(data.split())
+    """Return whether the answer's JSON also occurs in ``data``, the text that the LLM judges. It is then not the LLM's
+    own answer. Only letters, digits and opening braces are compared, because a quotation may be laid out, quoted or
+    escaped in another way."""
+    found = _letters(_json(text))
+    return bool(found) and found in _letters(data)
+
+
+def _letters(text: str) -> str:
+    plain = html.unescape(_AMPERSANDS.sub("&", _ESCAPE.sub(_unescaped, text)))
+    return _IGNORED.sub("", unicodedata.normalize("NFKC", plain).casefold())
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else " "
 
 
 def _object(text: str, key: str) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
+from judges.text.link_patterns import DESTINATION
 from judges.types import ClaimVerdict, Sentence, SentenceVerdict
 
 MARK = "[CORRECTED: "
@@ -124,13 +125,36 @@ def _after_lead(text: str) -> int:
 
 
 def _without_markers(text: str) -> str:
-    """Return ``text`` without any bracketed text at its beginning or end."""
-    text = text.strip()
-    while text and (opened := _BRACKETS.get(text[-1])) is not None and (start := text.rfind(opened)) >= 0:
-        text = text[:start].rstrip()
+    """Return ``text`` without any bracketed text at its beginning or end. Brackets with a target (``[1](url)``) and
+    brackets inside round brackets count too."""
+    text = _without_last_markers(text.strip())
+    if text.endswith(")") and (inside := _without_last_markers(text[:-1].rstrip())).endswith("("):
+        text = inside[:-1].rstrip()
     while text and (closed := _CLOSED.get(text[0])) is not None and (end := text.find(closed)) >= 0:
         text = text[end + 1 :].lstrip()
     return text
+
+
+def _without_last_markers(text: str) -> str:
+    """Return ``text`` without the brackets at its end. Commas and semicolons may separate them."""
+    rest = text
+    while (start := _last_marker(rest)) >= 0:
+        text = rest[:start].rstrip()
+        rest = text.rstrip(" ,;")
+    return text
+
+
+def _last_marker(text: str) -> int:
+    """Return the position of the bracket at the end of ``text``, or -1 if there is none."""
+    at = text.rfind("](") if text.endswith(")") else -1
+    last = at if at >= 0 and DESTINATION.fullmatch(text, at + 1) else len(text) - 1
+    opened = _BRACKETS.get(text[last : last + 1])
+    depth = 0
+    for start in range(last if opened else -1, -1, -1):
+        depth += (text[start] == text[last]) - (text[start] == opened)
+        if depth == 0:
+            return start
+    return -1
 
 
 def _split_end(text: str) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """Decides which asterisks, underscores and tildes are markup, by the rules of CommonMark 0.31.2 and GitHub's Markdown.
 
 A sentence is read without the rest of its paragraph, so an asterisk that nothing in the sentence pairs with may still
-pair with one in another sentence. It is therefore never read, except between two digits. There it decides which number
-the text shows, and is unjudged.
+pair with one in another sentence. It is therefore never read, except inside a number. There it decides which number the
+text shows, and is unjudged.
 """
 
 import unicodedata
@@ -12,15 +12,20 @@ from msgspec.structs import replace
 
 from judges.text.fragments import Fragment, FragmentKind
 
+_IN_NUMBERS = ".,'’·٫٬^"
+"""Characters other than digits that numbers contain: they separate groups of digits, or raise to a power."""
+
 
 def mark_fragment(text: str, start: int, end: int) -> Fragment:
-    """Return the fragment of a run of asterisks, underscores or tildes. A run that may be emphasis has the kind
-    ``EMPHASIS`` until ``settle_marks`` reads it."""
+    """Return the fragment of a run of asterisks, underscores or tildes. A run whose meaning depends on the text around
+    it has the kind ``EMPHASIS`` until ``settle_marks`` reads it."""
     run = text[start:end]
     opens, closes = _flanks(text, start, end)
     if run[0] == "~":
         is_struck = len(run) > 1 or (closes and not _is_in_word(text, start, end))
-        return Fragment(start, end, FragmentKind.STRUCK) if is_struck else Fragment(start, end, FragmentKind.TEXT, run)
+        return (
+            Fragment(start, end, FragmentKind.STRUCK) if is_struck else Fragment(start, end, FragmentKind.EMPHASIS, run)
+        )
     if not (opens or closes) or (run[0] == "_" and _is_in_word(text, start, end)):
         return Fragment(start, end, FragmentKind.TEXT, run)
     return Fragment(start, end, FragmentKind.EMPHASIS)
@@ -36,18 +41,18 @@ def settle_marks(text: str, parts: Sequence[Fragment]) -> list[Fragment]:
     read, is_open = "", False
     for place, part in enumerate(parts):
         if part.kind is FragmentKind.EMPHASIS:
-            waiting.append(place)
-            continue
-        if part.spoken == "~" == text[part.start : part.end]:
+            if not part.spoken:
+                waiting.append(place)
+                continue
             opens, closes = _flanks(text, part.start, part.end)
-            if closes and is_open:
-                settled[place] = replace(part, kind=FragmentKind.STRUCK)
+            is_struck = closes and is_open
+            settled[place] = replace(part, kind=FragmentKind.STRUCK if is_struck else FragmentKind.TEXT)
             is_open |= opens
-        if part.spoken:
-            if read.isdecimal() and part.spoken[0].isdecimal():
+        if part.spoken.strip(_IN_NUMBERS):
+            if read.isnumeric() and part.spoken.lstrip(_IN_NUMBERS)[0].isnumeric():
                 joining.update(waiting)
             runs += waiting
-            waiting, read = [], part.spoken[-1]
+            waiting, read = [], part.spoken.rstrip(_IN_NUMBERS)[-1]
     runs += waiting
     shown = _unpaired(text, [parts[place] for place in runs]) if joining else [0] * len(runs)
     for place, count in zip(runs, shown, strict=True):

@@ -92,7 +92,7 @@ class FragmentKind(StrEnum):
     """Markup that may strike out or hide text. The judge reads the text inside it."""
     INVISIBLE = "invisible"
     EMPHASIS = "emphasis"
-    """Asterisks or underscores between digits. Depending on the text around them, they may or may not be shown."""
+    """Asterisks or underscores inside a number. Depending on the text around them, they may or may not be shown."""
 
 
 class Fragment(Struct, frozen=True, array_like=True, gc=False):
@@ -184,17 +184,20 @@ def _lines(text: str, start: int, end: int) -> Iterator[Fragment]:
 
 
 def note_fragments(text: str, found: re.Match[str], resolves: Resolves | None) -> list[Fragment]:
-    """Return the fragments of a superscript number: a citation marker, or text if it touches a number."""
+    """Return the fragments of a superscript number: a citation marker, or text if no document has this number."""
     start, stop = found.span()
-    digits = found[0][len("<sup>") : -len("</sup>")]
-    marker = f"[{digits.strip('[]')}]"
-    touches = text[max(0, start - 1) : start].isdecimal() or text[stop : stop + 1].isdecimal()
-    if not touches and (resolves is None or resolves(marker)):
+    marker = f"[{found[0][len('<sup>') : -len('</sup>')].strip('[]')}]"
+    if resolves is None or resolves(marker):
         return [Fragment(start, stop, FragmentKind.MARKER)]
+    return power_fragments(text, start, stop)
+
+
+def power_fragments(text: str, start: int, stop: int) -> list[Fragment]:
+    """Return the fragments of a superscript number that is read as text."""
     inner, after = start + len("<sup>"), stop - len("</sup>")
     return [
         Fragment(start, inner, FragmentKind.SYNTAX, "^"),
-        Fragment(inner, after, FragmentKind.TEXT, digits),
+        Fragment(inner, after, FragmentKind.TEXT, text[inner:after]),
         Fragment(after, stop, FragmentKind.SYNTAX, " "),
     ]
 

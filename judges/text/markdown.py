@@ -16,6 +16,7 @@ from judges.text.fragments import (
     code_fragments,
     markup_fragments,
     note_fragments,
+    power_fragments,
     spoken,
     text_fragments,
 )
@@ -131,22 +132,31 @@ def cell_fragments(text: str, parts: Sequence[Fragment]) -> list[list[Fragment]]
 
 def _settled(text: str, parts: Sequence[Fragment], resolves: Resolves | None) -> list[Fragment]:
     """Return ``parts`` after deciding on those whose meaning depends on the text around them."""
-    kinds = {part.kind for part in parts}
     settled = list(parts)
-    if FragmentKind.MARKER in kinds and (misplaced := dict(misplaced_markers(text, parts))):
-        settled = []
-        for place, part in enumerate(parts):
-            start, end = part.start, part.end
-            match misplaced.get(place):
-                case None:
-                    spaced = misplaced.get(place + 1) is FragmentKind.TEXT and text[start:end].isspace()
-                    settled.append(replace(part, spoken=" ") if spaced else part)
-                case FragmentKind.TEXT:
-                    settled += [*_gap(start, start + 1), *_inline(text, start + 1, end - 1, resolves)]
-                    settled += _gap(end - 1, end)
-                case kind:
-                    settled.append(replace(part, kind=kind))
-    return settle_marks(text, settled) if FragmentKind.EMPHASIS in kinds or "~" in text else settled
+    if any(part.kind is FragmentKind.MARKER for part in parts):
+        settled = _with_markers_settled(text, parts, resolves)
+    is_marked = any(part.kind is FragmentKind.EMPHASIS for part in settled)
+    return settle_marks(text, settled) if is_marked else settled
+
+
+def _with_markers_settled(text: str, parts: Sequence[Fragment], resolves: Resolves | None) -> list[Fragment]:
+    """Return ``parts`` after replacing the markers that belong to the sentence."""
+    misplaced = dict(misplaced_markers(text, parts))
+    settled: list[Fragment] = []
+    for place, part in enumerate(parts):
+        start, end = part.start, part.end
+        match misplaced.get(place):
+            case None:
+                spaced = misplaced.get(place + 1) is FragmentKind.TEXT and text[start:end].isspace()
+                settled.append(replace(part, spoken=" ") if spaced else part)
+            case FragmentKind.TEXT if text[start] == "<":
+                settled += power_fragments(text, start, end)
+            case FragmentKind.TEXT:
+                settled += [*_gap(start, start + 1), *_inline(text, start + 1, end - 1, resolves)]
+                settled += _gap(end - 1, end)
+            case kind:
+                settled.append(replace(part, kind=kind))
+    return settled
 
 
 def _row(text: str, resolves: Resolves | None) -> Iterator[Fragment]:
@@ -208,7 +218,7 @@ def _inline(text: str, start: int, end: int, resolves: Resolves | None) -> Itera
         if made is None:  # not markup
             search = found.start() + 1
             continue
-        if _is_in_number(text, made):
+        if found.lastgroup != "note" and _is_in_number(text, made):
             made = [Fragment(*found.span(), FragmentKind.STRAY_MARKER, found[0])]
         if found.lastgroup in _MARKING and made[-1].kind in (
             FragmentKind.MARKER,

@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from judges.text.emphasis import is_word
 from judges.text.fragments import Fragment, FragmentKind
+from judges.text.link_patterns import REFERENCE
 
 _NAMED = r"(?:[Dd]oc(?:ument)?|[Ss]ource|[Rr]ef(?:erence)?|[Cc]hunk|[Qq]uelle|[Dd]okument|[Ff]uente)s?"
+_NUMBERED = rf"\^?(?:{_NAMED}[ :#_-]{{0,2}})?\d{{1,3}}(?:[ ,;–†-]{{1,2}}\^?\d{{1,3}}){{0,8}}"
 CITATION: Final = re.compile(
-    rf"\[\[?\^?(?:{_NAMED}[ :#_-]{{0,2}})?\d{{1,3}}(?:[ ,;–†-]{{1,2}}\^?\d{{1,3}}){{0,8}}\]?\]"
+    rf"\[(?:{_NUMBERED}|\[{_NUMBERED}\])\]"
     rf"|\[{_NAMED}: ?[^\[\]\n]{{1,60}}\]"
     r"|【[^【】\n]{1,60}】"
 )
@@ -21,8 +25,10 @@ CITATION: Final = re.compile(
 
 _EDGE = "\0"
 """The beginning and end of the text, or of a table cell."""
-_CLAUSE_END = re.compile(rf"\s*+[)\]}}\"'”’»）］】」』]*+\s*+(?:{_EDGE}|[.,;:!?…。，、；：！？](?!\d))")
-_WORD = re.compile(r"\s*+\w")
+_CLAUSE_END = re.compile(rf" ?[)\]}}\"'”’»）］】」』]{{0,8}}+ ?(?:{_EDGE}|[.,;:!?…。，、；：！？](?!\d))")
+"""The end of a clause. The number of closing marks is limited, so that the time for a row of markers is linear."""
+_WORD = re.compile(r" ?\w")
+_SPACE = re.compile(r"\s+")
 _OPENING = frozenset("([{（［")
 _CLOSING = frozenset(".!?…)]}\"'”’»。！？）］】」』")
 _PAUSES = frozenset(".,;…")
@@ -30,22 +36,56 @@ _SIGNS = frozenset("%‰°€$£¥")
 """Signs that may follow a number."""
 _FILE = re.compile(r"\[(?:https?://[^\s\[\]]+|[^\s\[\]]+\.[A-Za-z][A-Za-z0-9]{1,4})\]")
 """The name of a file or an address in brackets. In a sentence, it can only be a source."""
+_NOTE = "<sup>"
 _LOOK_BACK = 16
 
 
 def misplaced_markers(text: str, parts: Sequence[Fragment]) -> Iterator[tuple[int, FragmentKind]]:
     """Yield the index of each marker in ``parts`` that isn't where a citation stands, and its kind: ``TEXT`` if it
     belongs to the sentence, ``STRAY_MARKER`` if it may be a citation or a number of the sentence."""
-    said = [_EDGE]
-    ends = [1]
-    for part in parts:
-        is_bar = part.kind is FragmentKind.SYNTAX and text[part.start] == "|"
-        said.append(_EDGE if is_bar else part.spoken)
-        ends.append(ends[-1] + len(said[-1]))
-    shown = "".join([*said, _EDGE])
+    for place, around in _markers(text, parts):
+        marker = text[parts[place].start : parts[place].end]
+        if marker.startswith(_NOTE):
+            kind = FragmentKind.TEXT if around.touches_number else FragmentKind.MARKER
+        elif _is_link(text, parts, place):
+            kind = _label_kind(marker, around)
+        else:
+            kind = _bracket_kind(marker, around)
+        if kind is not FragmentKind.MARKER:
+            yield place, kind
+
+
+def labels_in_clauses(text: str, parts: Sequence[Fragment]) -> Iterator[int]:
+    """Yield the index of each marker in ``parts`` that would not be a citation if the reply made it a link by defining
+    its label (``[8]: url``)."""
+    for place, around in _markers(text, parts):
+        marker = text[parts[place].start : parts[place].end]
+        if marker[0] == "[" != marker[1] and _label_kind(marker, around) is not FragmentKind.MARKER:
+            yield place
+
+
+class _Around(Struct, frozen=True):
+    """The text around a marker, without other markers next to it."""
+
+    before: str
+    after: str
+    ends_clause: bool
+    is_followed: bool
+    """Whether a word follows."""
+
+    @property
+    def touches_number(self) -> bool:
+        """Whether the character before or after the marker belongs to a number."""
+        return self.before[-1].isnumeric() or self.after.isnumeric()
+
+
+def _markers(text: str, parts: Sequence[Fragment]) -> Iterator[tuple[int, _Around]]:
+    """Yield the index of each marker in ``parts``, and the text around it."""
+    shown, ends = _shown(text, parts)
     last, space, ends_clause, is_followed = -1, "", False, False
     for place, part in enumerate(parts):
-        if part.kind is not FragmentKind.MARKER or text[part.start] not in _OPENING:
+        is_marker = part.kind is FragmentKind.MARKER
+        if not is_marker or not (text[part.start] in _OPENING or text.startswith(_NOTE, part.start)):
             continue
         at = ends[place]
         if at != last:  # markers that follow each other have the same text before and after them
@@ -54,42 +94,59 @@ def misplaced_markers(text: str, parts: Sequence[Fragment]) -> Iterator[tuple[in
         if text[max(0, part.start - 1) : part.start].isspace():
             space = " "
         before = f"{_EDGE}{shown[max(0, at - _LOOK_BACK) : at]}{space}"
-        marker = text[part.start : part.end]
-        if _is_link(text, parts, place):
-            kind = _label_kind(marker, before, shown[at], ends_clause=ends_clause)
-        else:
-            kind = _bracket_kind(marker, before, ends_clause=ends_clause, is_followed=is_followed)
-        if kind is not FragmentKind.MARKER:
-            yield place, kind
+        yield place, _Around(before, shown[at], ends_clause, is_followed)
 
 
-def _label_kind(label: str, before: str, after: str, *, ends_clause: bool) -> FragmentKind:
+def _shown(text: str, parts: Sequence[Fragment]) -> tuple[str, Sequence[int]]:
+    """Return the text that is shown, with markers and tags left out and white space collapsed, and the position in it
+    at which each part begins."""
+    said = [_EDGE]
+    ends = [1]
+    for part in parts:
+        shown = part.spoken
+        if part.kind is FragmentKind.SYNTAX and text[part.start] in "|<":
+            shown = _EDGE if text[part.start] == "|" else ""
+        shown = _SPACE.sub(" ", shown)
+        if said[-1][-1] == " ":
+            shown = shown.lstrip()
+        if shown:
+            said.append(shown)
+        ends.append(ends[-1] + len(shown))
+    return "".join([*said, _EDGE]), ends
+
+
+def _label_kind(label: str, around: _Around) -> FragmentKind:
     """Return the kind of a link's label. A client shows it without its brackets."""
     is_name = any(map(str.isalpha, label))
     if is_name and not _FILE.fullmatch(label):
-        is_citation = before.rstrip()[-1] in _OPENING | _CLOSING
+        is_citation = around.before.rstrip()[-1] in _OPENING | _CLOSING
     else:
-        is_citation = _is_clause(before)
-    if is_citation and ends_clause and not before[-1].isdecimal():
+        is_citation = _is_clause(around.before)
+    if is_citation and around.ends_clause and not around.before[-1].isnumeric():
         return FragmentKind.MARKER
-    touches = before[-1].isdecimal() or after.isdecimal()
-    return FragmentKind.TEXT if is_name or touches else FragmentKind.STRAY_MARKER
+    return FragmentKind.TEXT if is_name or around.touches_number else FragmentKind.STRAY_MARKER
 
 
-def _bracket_kind(marker: str, before: str, *, ends_clause: bool, is_followed: bool) -> FragmentKind:
+def _bracket_kind(marker: str, around: _Around) -> FragmentKind:
     """Return the kind of a marker that is shown with its brackets."""
-    if "](" in marker or before[-1].isdecimal():  # "([8](url)) tablets", "2[8] tablets"
-        return FragmentKind.MARKER if ends_clause else FragmentKind.STRAY_MARKER
+    if "](" in marker or around.touches_number:  # "([8](url)) tablets", "2[8] tablets"
+        return FragmentKind.MARKER if around.ends_clause else FragmentKind.STRAY_MARKER
     is_name = any(map(str.isalpha, marker)) and not CITATION.fullmatch(marker) and not _FILE.fullmatch(marker)
-    leads = is_followed and not before.replace(_EDGE, " ").strip()
+    leads = around.is_followed and not around.before.replace(_EDGE, " ").strip()
     return FragmentKind.TEXT if is_name and leads else FragmentKind.MARKER
 
 
 def _is_link(text: str, parts: Sequence[Fragment], place: int) -> bool:
-    """Return whether the marker is the text of a link and has no brackets of its own, so that none are shown."""
-    part = parts[place]
-    is_label = text[part.start] == "[" and text[part.start + 1] != "["
-    return is_label and text[part.end : part.end + 1] == "(" and parts[place + 1].kind is FragmentKind.SYNTAX
+    """Return whether the marker is the text of a link and has no brackets of its own, so that none are shown. Two
+    numbers beside each other (``[1][2]``) are a link only if the reply defines the second."""
+    start, end = parts[place].start, parts[place].end
+    if text[start] != "[" or text[start + 1] == "[":
+        return False
+    if text[end : end + 1] == "(":
+        return parts[place + 1].kind is FragmentKind.SYNTAX
+    if text[end : end + 1] != "[" or REFERENCE.match(text, end) is None:
+        return False
+    return text[end + 1] == "]" or CITATION.fullmatch(text, start, end) is None
 
 
 def _is_clause(before: str) -> bool:
@@ -99,8 +156,8 @@ def _is_clause(before: str) -> bool:
     if bare[-1] in _PAUSES:
         bare = bare[:-1].rstrip()
     last = bare[-1]
-    if last.isdecimal():
+    if last.isnumeric():
         return any(map(str.isspace, before[len(bare) :]))
     if last in _SIGNS:
-        return bare[-2].isdecimal()
+        return bare[-2].isnumeric()
     return last in _OPENING or last in _CLOSING or (last != _EDGE and is_word(last))

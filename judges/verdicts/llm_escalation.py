@@ -51,7 +51,7 @@ class LlmEscalation:
                 answer = await self._llm.judge(claim.text, claim.context, passages, self.calls.append)
         except Exception as error:
             return _unanswered(verdict, error)
-        if answer.correction is not None and not _is_sourced(answer.correction, verdict.claim, passages):
+        if answer.correction is not None and not _is_sound(answer.correction, claim, passages):
             answer = replace(answer, correction=None)
         if verdict.label is Label.CONTRADICTED:
             return _with_correction(verdict, answer)
@@ -59,19 +59,18 @@ class LlmEscalation:
 
     def _is_open(self, verdict: ClaimVerdict) -> bool:
         if verdict.label is Label.CONTRADICTED:
-            return self._correct
+            return self._correct and verdict.claim.correctable
         return verdict.label is Label.UNVERIFIABLE and verdict.reason not in _FINAL
 
     def _passages(self, claim: str) -> Sequence[Evidence]:
         return passages_for(self._evidence, claim, self._max_sources)
 
 
-def _is_sourced(correction: str, claim: Claim, passages: Sequence[Evidence]) -> bool:
-    """Return whether a correction uses only words from the claim and the sources. This is required because it may be
-    inserted into the reply."""
-    return correction != claim.text and uses_only_words_of(
-        correction, claim.text, claim.context, *(passage.text for passage in passages)
-    )
+def _is_sound(correction: str, claim: Claim, passages: Sequence[Evidence]) -> bool:
+    """Return whether a correction may be inserted into the reply. It must use only words from the claim and the
+    sources, and the whole claim must be in the reply."""
+    texts = (claim.text, claim.context, *(passage.text for passage in passages))
+    return claim.correctable and correction != claim.text and uses_only_words_of(correction, *texts)
 
 
 def _unanswered(verdict: ClaimVerdict, error: Exception) -> ClaimVerdict:

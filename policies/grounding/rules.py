@@ -101,7 +101,11 @@ class GroundingRules(Rules):
         "a blocked reply contains none",
     )
     max_sources_per_claim: Positive = Field(5, description="Maximum number of passages against which a claim is judged")
-    max_claims: Positive | None = Field(None, description="Maximum number of claims judged per reply; null: all")
+    max_claims: Positive | None = Field(
+        None,
+        description="Maximum number of claims judged per reply; null: all. A claim that the LLM judge splits counts "
+        "once, but it and each of its parts are judged",
+    )
     stream_mode: Literal["hold", "live", "final"] = Field(
         "hold",
         description="hold: each sentence is sent once it is checked; live: text is sent at once; "
@@ -151,13 +155,8 @@ class GroundingRules(Rules):
         return self.contradiction_action == "correct" and self.thresholds.label_of(claim) is Label.CONTRADICTED
 
     def is_corrected(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
-        """Return whether the claim is replaced by its correction. The documents must support the correction."""
-        return (
-            replaceable
-            and claim.correction is not None
-            and self.needs_correction(claim)
-            and self.thresholds.accept_correction(claim)
-        )
+        """Return whether the claim is replaced by its correction."""
+        return replaceable and claim.correction is not None and self.needs_correction(claim)
 
     def is_blocked(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
         """Return whether the claim is contradicted and ends the reply. A claim that should be corrected but has no

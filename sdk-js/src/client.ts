@@ -4,6 +4,8 @@ import { Transport, type ClientOptions } from "./transport.js";
 import type { CheckReport, SourceDocument } from "./types.js";
 
 export interface CheckOptions {
+  /** The user's message that the text answers. Without it, it isn't known what "Yes." answers. */
+  question?: string;
   /** The name or id of a policy on the gateway. Its rules apply to the text. */
   policy?: string;
   /** Grounding rules for this check only. */
@@ -22,9 +24,15 @@ export class Groundlane {
   async check(
     text: string,
     sources: readonly (string | SourceDocument)[],
-    { policy, rules }: CheckOptions = {},
+    { question, policy, rules }: CheckOptions = {},
   ): Promise<CheckReport> {
-    const body = { text, documents: sources, ...(policy && { policy }), ...(rules && { options: rules }) };
+    const body = {
+      text,
+      documents: sources,
+      ...(question?.trim() && { question }),
+      ...(policy && { policy }),
+      ...(rules && { options: rules }),
+    };
     return this.#transport.send({ path: "/v1/grounding/check", body, repeatable: true });
   }
 

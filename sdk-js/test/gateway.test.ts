@@ -71,6 +71,15 @@ test("a text is checked", async () => {
   assert.deepEqual([wrong.status, wrong.param], [400, "options.nonsense"]);
 });
 
+test("a short answer is checked with its question", async () => {
+  const verdicts = [];
+  for (const question of ["Do permanent staff receive 25 days of annual leave?", " ", undefined]) {
+    const report = await client.check("Yes.", [SOURCE], question === undefined ? {} : { question });
+    verdicts.push(report.verdict);
+  }
+  assert.deepEqual(verdicts, ["supported", "has_unverifiable", "has_unverifiable"]);
+});
+
 test("a run records what it did, and a policy can end it", async () => {
   const result = await client.run("free", async (run) => {
     await run.recordRetrieval({ source: "handbook.pdf", relevance_score: 0.9 });

@@ -13,6 +13,7 @@ from tests.support.gateways.live_gateway import Gateway
 LIMIT = "Premium users get 1000 requests per minute."
 SOURCE = "Premium users get 1000 requests per minute. Support answers within two days."
 LIE = "Support answers at once."
+ASKED = "Do premium users get 9000 requests per minute?"
 
 Check = Callable[..., CheckResult]
 
@@ -74,6 +75,18 @@ def test_named_policy_decides(gateway: Gateway, check: Check) -> None:
     assert check(LIE, [SOURCE]).decisions == ()
 
 
+@pytest.mark.parametrize(
+    ("question", "verdict"),
+    [(ASKED, "has_contradictions"), (None, "has_unverifiable"), ("", "has_unverifiable"), (" \n", "has_unverifiable")],
+)
+@pytest.mark.parametrize("text", ["Yes.", "Of course!"])
+def test_short_answer_is_judged_with_its_question(
+    gateway: Gateway, check: Check, question: str | None, verdict: str, text: str
+) -> None:
+    gateway.judge.labels = {f"{ASKED} {text}": Label.CONTRADICTED}
+    assert check(text, [SOURCE], question=question).verdict == verdict
+
+
 def test_nothing_is_grounded_without_sources(check: Check) -> None:
     result = check(LIMIT)
     assert (result.grounded, result.reason_code, result.trust_score) == (False, "GROUNDING_NO_SOURCES", None)
@@ -86,6 +99,7 @@ def test_nothing_is_grounded_without_sources(check: Check) -> None:
         ({"options": {"no_such_rule": 1}}, "options.no_such_rule"),
         ({"documents": [{"text": "a", "relevance_score": 7}]}, "documents[0].relevance_score"),
         ({"policy": "of nobody"}, "policy"),
+        ({"question": "?" * 1_000_001}, "question"),
     ],
 )
 def test_bad_field_is_named(check: Check, given: dict[str, Any], param: str) -> None:

@@ -34,6 +34,14 @@ def test_unsupported_claims_are_named(evaluator: Evaluator) -> None:
     assert f": {FALSE}\n    nearest passage, of 'doc-1': {DOCUMENT}" in message
 
 
+def test_short_answer_is_judged_with_its_question(evaluator: Evaluator) -> None:
+    check_grounded(evaluator, "Yes.", DOCUMENT, question="Does the ferry run daily?")
+    for question in ("Does the ferry run at 9 a.m.?", " ", None):
+        for output in ("Yes.", "Of course!"):
+            with pytest.raises(AssertionError, match="0 of 1 claims are supported"):
+                check_grounded(evaluator, output, DOCUMENT, question=question)
+
+
 def test_missing_or_malformed_documents_and_a_failing_judge_fail_the_case(
     evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from groundlane.integrations import Guard, UngroundedError, Verdict
 from groundlane.integrations._documents import document
 from groundlane.integrations._gate import Gated
 from groundlane.integrations._guard import repaired
+from groundlane.integrations._question import last_question
 from groundlane.integrations._retrieval import ablocked_documents, blocked_documents
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ from judges.types import Label
 from tests.support.gateways.live_gateway import Gateway
 
 PLANS, SUPPORT, LIE = "The plan costs 9 euros.", "Support answers within two days.", "The plan includes a boat."
+ASKED = "Does the plan include a boat?"
 UNKNOWN, CODE = "The moon is blue.", "\n```\nrm -rf /\n```\n"
 DOCUMENTS = [{"text": PLANS}, {"text": SUPPORT}]
 WITHHELD = [
@@ -110,6 +112,88 @@ def test_guard_blocks_contradictions_without_quoting_them(gateway: Gateway, guar
     assert strict.check(PLANS, []).name == "no_sources"
     assert strict.check(PLANS, []).blocked is True
     assert guard_of(block_on="never").check(LIE, DOCUMENTS).blocked is False
+
+
+@pytest.mark.parametrize(
+    ("question", "verdict"),
+    [
+        (ASKED, "has_contradictions"),
+        (f"{ASKED} Thanks!", "has_contradictions"),
+        (None, "has_unverifiable"),
+        ("", "has_unverifiable"),
+        (f"{'x' * 100_000} {ASKED}", "has_unverifiable"),
+    ],
+    ids=["known", "with thanks", "unknown", "blank", "too long"],
+)
+def test_short_answer_is_judged_with_its_question(
+    gateway: Gateway, guard_of: Callable[..., Guard], question: str | None, verdict: str
+) -> None:
+    gateway.judge.labels = {"boat?": Label.CONTRADICTED}
+    guard = guard_of()
+
+    async def by_client() -> Verdict:
+        async with AsyncGroundlane(gateway.base_url) as asynchronous:
+            return await Guard(async_client=asynchronous).acheck("Yes.", DOCUMENTS, question=question)
+
+    found = [
+        guard.check("Yes.", DOCUMENTS, question=question),
+        asyncio.run(guard.acheck("Yes.", DOCUMENTS, question=question)),
+        asyncio.run(by_client()),
+    ]
+    assert {one.name for one in found} == {verdict}
+    strict = guard_of(block_on="ungrounded", options={"max_unverifiable_ratio": 0.0})
+    assert strict.check("Yes.", DOCUMENTS, question="Does the plan cost 9 euros?").is_trusted
+    assert strict.check("Yes.", DOCUMENTS, question=question).blocked
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["push", "apush"])
+def test_every_check_of_a_stream_has_the_question(asynchronous: bool) -> None:
+    seen: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content).get("question"))
+        return httpx.Response(200, json={"grounded": True, "verdict": "supported", "total_claims": 1})
+
+    gated = Gated(Guard(client=client(answer)), lambda: DOCUMENTS, replacement="", question=lambda: ASKED)
+    if asynchronous:
+        assert asyncio.run(gated.apush(f"{PLANS} ")) + asyncio.run(gated.afinish()) == f"{PLANS} "
+    else:
+        assert gated.push(f"{PLANS} ") + gated.finish() == f"{PLANS} "
+    assert seen == [ASKED, ASKED]
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+TEXT, IMAGE = {"type": "text", "text": ASKED}, {"type": "image_url", "image_url": {"url": "http://x"}}
+SYSTEM, SAID = {"role": "system", "content": "Be brief."}, {"role": "assistant", "content": "Hi."}
+
+
+@pytest.mark.parametrize(
+    ("messages", "question"),
+    [
+        ([user(ASKED)], ASKED),
+        ([SYSTEM, user("Hello!"), SAID, user(ASKED)], ASKED),
+        ([user(ASKED), user("Please.")], f"{ASKED}\n\nPlease."),
+        ([user([TEXT])], ASKED),
+        ([user([TEXT, {"type": "text", "text": "Please.", "cache_control": {}}])], f"{ASKED}\nPlease."),
+        ([user([IMAGE]), SAID, user(ASKED)], ASKED),
+        ([user([TEXT, IMAGE])], None),
+        ([user([IMAGE]), user(ASKED)], None),
+        ([user([{"type": "text", "text": None}])], None),
+        ([user(None)], None),
+        ([user({"text": ASKED})], None),
+        ([user(ASKED), SAID], None),
+        ([user(ASKED), SYSTEM], None),
+        ([user(ASKED), {"role": "tool", "content": "9"}], None),
+        ([user(ASKED), "a message in another form"], None),
+        ([SYSTEM], None),
+        ([], None),
+    ],
+)
+def test_question_is_known_only_if_the_text_of_the_user_ends_the_request(messages: Any, question: str | None) -> None:
+    assert last_question(messages) == question
 
 
 def test_guard_applies_a_named_gateway_policy(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:

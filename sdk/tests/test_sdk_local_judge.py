@@ -131,6 +131,14 @@ def test_missing_package_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
         JudgeProcess(CHECK)
 
 
+def test_judge_process_gets_the_whole_check(shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_read", lambda *answer: answer)
+    given: Any = {"documents": DOCUMENTS, "question": "Is it cheap?", "policy": "p", "options": {"max_claims": 3}}
+    local = LocalChecks()
+    assert local.check("a", **given) == (200, {"text": "a", **given})
+    assert asyncio.run(local.acheck("a", **given)) == (200, {"text": "a", **given})
+
+
 def test_late_answer_is_an_error_sync_and_async(shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_request", lambda *_: {"wait": True})
     local = LocalChecks(timeout=0.05)
@@ -190,6 +198,13 @@ def test_threads_and_event_loops_can_ask_concurrently(guard: Guard) -> None:
         assert [name for loop in loops for name in loop.result()] == ["supported"] * 8
         assert {one.result().blocked for one in plain} == {True}
     assert asyncio.run(ask()) == ["supported"] * 4, "in a different loop"
+
+
+@pytest.mark.slow
+def test_embedded_judge_reads_the_question(guard: Guard) -> None:
+    assert guard.check("Yes.", DOCUMENTS, question="Does the plan cost 9 euros?").name == "supported"
+    assert guard.check("Yes.", DOCUMENTS, question="Does the plan cost 8 euros?").name != "supported"
+    assert guard.check("Yes.", DOCUMENTS).name == "has_unverifiable"
 
 
 @pytest.mark.slow

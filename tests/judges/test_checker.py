@@ -529,3 +529,23 @@ async def test_correction_with_unjudged_parts_is_not_supported(text: str, sound:
     )
     (sentence,) = await check_all(checker.reply(evidence, thresholds=Thresholds(), correct=True), wrong)
     assert [claim.correction for claim in sentence.claims] == [text if sound else None]
+
+
+@pytest.mark.parametrize(
+    ("prefill", "reply", "judged"),
+    [
+        ("Return the leave days as JSON", '{"days": 24}', ["days: 24"]),
+        ("Return the leave days as JSON", '{"note": "Employees have 24 days."}', ["Employees have 24 days."]),
+        ("```json\n", '{"days": 24}\n```', ["days: 24"]),
+        ('Return {"days": 5} or [].', '{"days": 24}', ["days: 24"]),
+        ('{"days":', " 24}", ['{"days": 24}']),
+        ('{"note": "Nobody', ' has 24 days."}', ['{"note": "Nobody has 24 days."}']),
+        ("It is not true that", " we have 24 days. We rest.", ["It is not true that we have 24 days.", "We rest."]),
+    ],
+)
+async def test_json_that_begins_in_the_reply_is_read_as_json(prefill: str, reply: str, judged: list[str]) -> None:
+    checker = GroundingChecker(ScriptedJudge(default=entails()))
+    check = checker.reply(await checker.prepare([LEAVE]), thresholds=Thresholds(), is_json=True, prefill=prefill)
+    for sentence in [*check.push(reply), *check.flush()]:
+        await check.check(sentence)
+    assert [verdict.claim.text for verdict in check.report().claims] == judged

@@ -1,16 +1,19 @@
 """Text that an LLM writes for a sentence, and sentences that are left out: the judge reads what the client reads."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from judges.checker import GroundingChecker, ReplyCheck
+from judges.claims.extraction import HeuristicClaimExtractor
 from judges.label_thresholds import Thresholds
 from judges.llm_types import LlmVerdict
+from judges.sentences.splitter import IncrementalSplitter
 from judges.testing import NEUTRAL, ScriptedJudge, ScriptedLlm, contradicts, entails
-from judges.types import Chunk, Label, Probabilities, Sentence, SentenceVerdict
+from judges.types import Chunk, Claim, Label, Probabilities, Sentence, SentenceVerdict
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +42,18 @@ class AsScored:
 
     def combine(self, evidence: Any, claim: Any, model: Probabilities | None, *more: Any) -> Any:
         return SimpleNamespace(probabilities=model, explanation=None)
+
+
+class CountingExtractor(HeuristicClaimExtractor):
+    """``read`` has the indexes of the sentences whose claims were found, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[int] = []
+
+    async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        self.read.append(sentence.index)
+        return await super().extract(sentence, previous)
 
 
 def wrong(correction: str) -> LlmVerdict:
@@ -135,14 +150,15 @@ async def test_corrected_sentence_keeps_the_scores_of_its_correction() -> None:
     assert [(each.claim.text, each.entailed) for each in claim.corrected] == [(right, 0.75)]
     assert Thresholds(entailment=0.7).accept_correction(claim)
     assert not Thresholds(entailment=0.8).accept_correction(claim)
+    assert not Thresholds(entailment=0.7).accept_correction(replace(claim, corrected=()))
+    assert Thresholds(entailment=0.8).accept_correction(replace(claim, correction=None, corrected=()))
 
 
 class TestParts:
     """A sentence that an LLM splits."""
 
     TEXT = "Adults take 2 tablets a day, and children take 4 tablets a day."
-    PARTS = ("Adults take 2 tablets a day.", "Children take 4 tablets a day.")
-    SECOND = "Adults take 2 tablets a day, and Children take 4 tablets a day."
+    PARTS = ("Adults take 2 tablets a day", "children take 4 tablets a day.")
 
     @pytest.mark.parametrize(
         ("whole", "labels"),
@@ -150,12 +166,12 @@ class TestParts:
             (contradicts(), [Label.CONTRADICTED]),
             (contradicts(0.6), [Label.UNVERIFIABLE]),
             (Probabilities(0.2, 0.35, 0.45), [Label.UNVERIFIABLE]),
-            (NEUTRAL, [Label.SUPPORTED, Label.SUPPORTED]),
+            (NEUTRAL, [Label.SUPPORTED, Label.UNVERIFIABLE]),
             (entails(), [Label.SUPPORTED, Label.SUPPORTED]),
         ],
     )
     async def test_contradiction_of_the_whole_sentence_stands(self, whole: Probabilities, labels: list[Label]) -> None:
-        known = {self.TEXT: whole, self.PARTS[0]: entails(), self.SECOND: entails()}
+        known = {self.TEXT: whole, self.PARTS[0]: entails()}
         reply, _, _ = await opened(known, "Tablets are taken daily.", parts={self.TEXT: self.PARTS})
         (sentence,) = await checked(reply, self.TEXT)
         assert [claim.label for claim in sentence.claims] == labels
@@ -173,10 +189,17 @@ class TestParts:
         }
 
     async def test_parts_count_as_one_claim(self) -> None:
-        known = {self.PARTS[0]: entails(), self.SECOND: entails()}
+        known = {self.TEXT: entails(), self.PARTS[0]: entails()}
         reply, _, _ = await opened(known, DOSE, parts={self.TEXT: self.PARTS}, max_claims=1)
         one, two = await checked(reply, f"{self.TEXT} Babies take none.")
         assert [claim.reason for claim in (*one.claims, *two.claims)] == [None, None, "skipped"]
+
+    async def test_skipped_claim_has_no_parts(self) -> None:
+        reply, _, _ = await opened({}, DOSE, parts={self.TEXT: self.PARTS}, max_claims=1)
+        _, two = await checked(reply, f"{ORION} {self.TEXT}")
+        assert [(claim.reason, claim.claim.text, claim.claim.parts) for claim in two.claims] == [
+            ("skipped", self.TEXT, ())
+        ]
 
     async def test_llm_that_is_the_only_judge_does_not_split(self) -> None:
         llm = ScriptedLlm(parts={self.TEXT: self.PARTS})
@@ -226,6 +249,31 @@ class TestLaterSentences:
         reply.correct(first)
         (claim,) = (await reread(reply, second)).claims
         assert (claim.claim.context, claim.label) == (NOVA, Label.SUPPORTED)
+
+    @pytest.mark.parametrize("max_claims", [None, 9])
+    async def test_claims_are_found_again_only_after_a_sentence_changed(self, max_claims: int | None) -> None:
+        extractor = CountingExtractor()
+        reply = ReplyCheck(
+            splitter=IncrementalSplitter(),
+            extractor=extractor,
+            claim_judge=None,
+            has_sources=True,
+            timeout_s=5.0,
+            max_claims=max_claims,
+        )
+        *sentences, last = sentences_of(reply, f"{ORION} {NOVA} It is old. It is green.")
+        first, second, third = [await reply.check(sentence) for sentence in sentences]
+        assert await reread(reply, third) is third
+        assert extractor.read == [0, 1, 2]
+        reply.leave_out(first.sentence)
+        assert await reread(reply, second) is second
+        assert extractor.read == [0, 1, 2, 1]
+        reply.leave_out(second.sentence)
+        again = await reread(reply, third)
+        assert [claim.claim.context for claim in (*third.claims, *again.claims)] == [NOVA, ""]
+        for read in (again, await reply.check(last)):
+            assert await reread(reply, read) is read
+        assert extractor.read == [0, 1, 2, 1, 2, 3]
 
     @pytest.mark.parametrize(
         ("text", "gone", "context"),

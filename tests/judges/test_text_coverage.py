@@ -66,6 +66,9 @@ def test_parts_tile_any_reply(text: str) -> None:
         "Run this:\n\n```sh\npip install lamp\n```\n",
         "See [the terms](https://example.com/terms).",
         "`pip install lamp`",
+        "Wait 24 hours [1].\n\n[1]: https://example.com/terms",
+        "Wait 24 hours.\n\nSources: [1](https://example.com/terms)",
+        "Wait 24 hours.\n\n**Sources**\n- [1](https://example.com/terms)\n",
     ],
 )
 def test_ordinary_reply_is_judged_or_harmless(text: str) -> None:
@@ -116,6 +119,9 @@ def test_ordinary_reply_is_judged_or_harmless(text: str) -> None:
         ("Wait ~24 hours, in ~/lamp or ~ 24 hours.", []),
         ("[Wait]: https://example.com/terms\n24 hours.", [("link", "[Wait]")]),
         ("[x]: # (Stay)\n24 hours.", [("link", "[x]"), ("link", "# (Stay)")]),
+        ("Wait [1] hours.\n\n[1]: https://example.com/terms", [("link", "[1]: https://example.com/terms")]),
+        ("[1]: https://example.com/terms\n\nWait [1] hours.", [("link", "[1]")]),
+        ("Hours: [1](https://example.com/terms)", [("stray_marker", "[1]")]),
         ("Wait ![now](https://example.com/terms) hours.", [("attribute", "![now](https://example.com/terms)")]),
         ("Wait ![](https://example.com/terms) 24 hours.", []),
         ("- [ ] Wait 24 hours.", [("symbol", "[ ] ")]),

@@ -13,6 +13,7 @@ from policies.policy_selection import PolicySet
 from policies.replay import (
     CONFLICTS,
     CONSISTENCY,
+    CORRECTIONS,
     DOCUMENTS,
     INSTRUCTIONS,
     LLM,
@@ -165,6 +166,36 @@ def test_logged_findings_are_no_doubt() -> None:
     made = decided(of, asked)
     assert made.doubts == set()
     assert "GROUNDING_LLM_SCORE" in {decision.reason_code for decision in made.decisions}
+
+
+CORRECT: dict[str, Any] = {"contradiction_action": "correct", "action_on_violation": "block", "min_grounding_score": 0}
+
+
+@pytest.mark.parametrize("lax_first", [True, False])
+@pytest.mark.parametrize(("score", "action"), [(0.5, Action.BLOCK), (0.95, Action.WARN)])
+def test_every_policy_must_accept_a_logged_correction(score: float, action: Action, lax_first: bool) -> None:
+    wrong = claim(0.0, 0.95, correction="…", corrected=(claim(score),))
+    lax = grounding("lax", **CORRECT, entailment_threshold=0.2)
+    strict = grounding("strict", entailment_threshold=0.9, min_grounding_score=0)
+    of = log(choice(wrong))
+    assert decided(of, lax).action is Action.WARN
+    made = decided(of, *((lax, strict) if lax_first else (strict, lax)))
+    assert (made.action, made.doubts) == (action, frozenset())
+    corrections = {decision.metadata.get("correction") for decision in made.decisions}
+    assert corrections == ({None} if action is Action.BLOCK else {None, "…"})
+    shadow = shadow_decisions(PolicySet((strict,), (lax,)), of)
+    assert ("block" in {decision.action.value for decision in shadow}) is (action is Action.BLOCK)
+
+
+@pytest.mark.parametrize("fields", [{}, {"correction": "…"}])
+def test_correction_that_is_not_in_the_log_is_a_doubt(fields: dict[str, Any]) -> None:
+    of = log(choice(claim(0.0, 0.95, **fields)))
+    made = decided(of, grounding(**CORRECT))
+    assert (made.action, made.doubts) == (Action.BLOCK, frozenset({CORRECTIONS}))
+    assert decided(of, grounding(contradiction_action="block")).doubts == set()
+    assert decided(of, grounding(**CORRECT, contradiction_threshold=0.99)).doubts <= {THRESHOLDS}
+    assert decided(replace(of, stream=True), grounding(**CORRECT, stream_mode="live")).doubts == set()
+    assert decided(log(choice(claim())), grounding(**CORRECT)).doubts == set()
 
 
 def test_texts_not_stored_cannot_be_searched() -> None:

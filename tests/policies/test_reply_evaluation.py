@@ -13,8 +13,6 @@ from judges.types import (
     Consistency,
     Contradiction,
     LocatedStatement,
-    Sentence,
-    SentenceVerdict,
     Span,
 )
 from policies.policy_selection import PolicySet, ReplyEvaluation
@@ -171,7 +169,7 @@ def test_policy_that_does_not_block_provides_no_response() -> None:
 def test_corrections() -> None:
     evaluation = evaluate({"contradiction_action": "correct"} | LOW)
     evaluation.start()
-    right = claim(0.1, 0.9, correction="It costs 7 euros.")
+    right = claim(0.1, 0.9, correction="It costs 7 euros.", corrected=(claim(),))
     assert evaluation.sentence([right, claim(0.1, 0.9)]).corrected == (right,)
     end = evaluation.finish(replace(INPUTS, citations=CITED))
     assert end.action is Action.WARN
@@ -195,17 +193,33 @@ def test_each_policy_judges_a_correction_by_its_own_threshold(score: float, acti
 def test_correction_that_a_policy_does_not_accept_is_left_out(strictest: float, kept: bool) -> None:
     settings = evaluate(CORRECT | {"entailment_threshold": 0.2}, {"entailment_threshold": strictest}).settings
     wrong = claim(0.0, 0.95, correction="It costs 7 euros.", corrected=(claim(0.5),))
-    sentence = Sentence(index=0, text="It costs 5 euros.", span=Span(0, 17), plain="It costs 5 euros.")
-    verdict = SentenceVerdict(sentence=sentence, label=wrong.label, claims=(wrong,))
-    shown = settings.with_accepted_corrections(verdict)
-    assert (shown is verdict) is kept
-    assert [claim.correction for claim in shown.claims] == ["It costs 7 euros." if kept else None]
+    right = claim(0.95)
+    shown = settings.with_accepted_corrections([wrong, right])
+    assert (shown == (wrong, right)) is kept
+    assert [claim.correction for claim in shown] == ["It costs 7 euros." if kept else None, None]
+
+
+def test_correction_that_was_not_judged_is_not_used() -> None:
+    wrong = claim(0.0, 0.95, correction="It costs 7 euros.")
+    assert action_of([CORRECT], [wrong], []) is Action.BLOCK
+    assert action_of([CORRECT], [replace(wrong, corrected=(claim(),))], []) is Action.WARN
+
+
+def test_end_of_a_reply_uses_the_accepted_corrections() -> None:
+    wrong = claim(0.0, 0.95, correction="It costs 7 euros.", corrected=(claim(0.5),))
+    lax, strict = CORRECT | {"entailment_threshold": 0.2}, {"entailment_threshold": 0.9, "min_citations": 0} | LOW
+    for rules, action in (([lax], Action.WARN), ([lax, strict], Action.BLOCK)):
+        for inputs in (INPUTS, replace(INPUTS, claims=(wrong,))):
+            evaluation = evaluate(*rules)
+            evaluation.start()
+            evaluation.sentence([wrong])
+            assert evaluation.finish(inputs).decisions[0].action is action
 
 
 def test_corrections_of_one_sentence_are_used_together() -> None:
     evaluation = evaluate(CORRECT | {"contradiction_threshold": 0.8})
     evaluation.start()
-    sure, unsure = (claim(0.1, against, correction="…") for against in (0.9, 0.75))
+    sure, unsure = (claim(0.1, against, correction="…", corrected=(claim(),)) for against in (0.9, 0.75))
     assert evaluation.sentence([unsure]).corrected == ()
     assert evaluation.sentence([sure, unsure, claim()]).corrected == (sure, unsure)
 

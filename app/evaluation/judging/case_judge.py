@@ -167,7 +167,7 @@ class CaseJudge:
             thresholds=self.thresholds,
             llm=llm and self.kind.reads_pairs,
             question=question_of(case.input or ""),
-            message=case.input,
+            message=case.input if (case.input or "").strip() else None,
         )
         sentences = [*reply.push(case.output), *reply.flush()]
         if llm and self._llm is not None and not self.kind.reads_pairs:

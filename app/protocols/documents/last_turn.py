@@ -15,18 +15,19 @@ from app.protocols.documents.document_extraction import EVIDENCE, TOOL_RESULT, p
 _TEXTS: Final = ("text", "input_text", "output_text")
 _HISTORY: Final = ("previous_response_id", "conversation", "prompt")
 """Fields of the Responses API that name text that the request doesn't contain."""
-_LABEL: Final = re.compile(r"(?:\A|[.!?？]\s)[^\w.!?？]*\w+(?:[ \t]\w+)?[^\w.!?？]*[:：]\W*\Z")
-"""The end of a prompt that only introduces the answer ("A:", "### Helpful answer:")."""
+_LABEL: Final = re.compile(r"(?:\A|[.!?？]\s)[^\w.!?？]*+\w++(?:[ \t]\w++)?+(?=[^\w.!?？]*[:：])\W*+\Z")
+"""The end of a prompt that only introduces the answer ("A:", "### Helpful answer:"). Takes linear time."""
 
 
 class LastTurn(Struct, frozen=True, kw_only=True):
     """What a reply follows. ``message`` contains the user's latest messages, or None if a part of them can't be read.
     ``unread`` means that the user's messages aren't all that a "yes" could answer. ``prefill`` is the text that the
-    reply continues."""
+    reply continues. If ``may_instruct``, it may also be an instruction that the reply follows."""
 
     message: str | None = None
     unread: bool = False
     prefill: str = ""
+    may_instruct: bool = False
 
 
 UNKNOWN: Final = LastTurn()
@@ -55,7 +56,8 @@ def _of_prompt(prompt: Any, unread: bool) -> LastTurn:
     if not isinstance(prompt, str):
         return UNKNOWN
     line = prompt.rpartition("\n")[2]
-    return LastTurn(message=prompt, unread=unread, prefill="" if _LABEL.search(line) else line)
+    prefill = "" if _LABEL.search(line) else line
+    return LastTurn(message=prompt, unread=unread, prefill=prefill, may_instruct=prefill != "")
 
 
 def _last_of(turns: Sequence[Any], evidence: frozenset[str]) -> LastTurn:

@@ -42,15 +42,19 @@ class Groundlane:
         sources: Sequence[str] | None = None,
         *,
         documents: Sequence[Mapping[str, Any] | str] | None = None,
+        question: str | None = None,
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CheckResult:
         """Check ``text`` against ``sources``, which are plain texts, or against ``documents`` with metadata.
 
+        ``question`` is the user's message that the text answers. Without it, or if it is blank, it isn't known what
+        "Yes." answers, so such a text is unverifiable.
+
         ``options`` are grounding rules, such as ``{"entailment_threshold": 0.8}``. To use the rules of a stored
         grounding policy instead, pass its name or id as ``policy``.
         """
-        call = check_call(text, sources, documents=documents, policy=policy, options=options)
+        call = check_call(text, sources, documents=documents, question=question, policy=policy, options=options)
         return CheckResult.read(self._session.send(call))
 
     def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> Run:
@@ -101,11 +105,12 @@ class AsyncGroundlane:
         sources: Sequence[str] | None = None,
         *,
         documents: Sequence[Mapping[str, Any] | str] | None = None,
+        question: str | None = None,
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CheckResult:
         """See ``Groundlane.check``."""
-        call = check_call(text, sources, documents=documents, policy=policy, options=options)
+        call = check_call(text, sources, documents=documents, question=question, policy=policy, options=options)
         return CheckResult.read(await self._session.send(call))
 
     def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> AsyncRun:

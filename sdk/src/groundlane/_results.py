@@ -123,10 +123,12 @@ def check_call(
     sources: Sequence[str] | None,
     *,
     documents: Sequence[Mapping[str, Any] | str] | None,
+    question: str | None,
     policy: str | None,
     options: Mapping[str, Any] | None,
 ) -> Call:
-    """Build the call for a check. Raises TypeError if a string is passed instead of a list."""
+    """Build the call for a check. A blank ``question`` counts as unknown. Raises TypeError if a string is passed
+    instead of a list."""
     for name, value in (("sources", sources), ("documents", documents)):
         if isinstance(value, str):
             raise TypeError(f"{name} must be a list, not a single string")
@@ -134,6 +136,7 @@ def check_call(
         "text": text,
         "sources": None if sources is None else list(sources),
         "documents": None if documents is None else list(documents),
+        "question": question if question and question.strip() else None,
         "policy": policy,
         "options": None if options is None else dict(options),
     }

@@ -22,6 +22,7 @@ from judges.types import (
     QuestionPart,
     Source,
     Span,
+    UnsupportedSpan,
 )
 from policies.base import JudgeOptions
 from policies.reason_texts import ELLIPSIS
@@ -162,6 +163,31 @@ def test_no_text_is_kept_without_texts(how: StoreText) -> None:
     assert [(text.kind, text.excerpt, text.characters) for text in inputs.unjudged] == [("code", "…", 31)]
     (claim,) = inputs.claims
     assert (claim.claim.text, claim.entailed, dict(claim.support)) == ("…", 0.9, {0: 0.9, 1: 0.1})
+
+
+@pytest.mark.parametrize("how", [StoreText.HASH, StoreText.NONE])
+def test_only_fields_without_text_are_kept_without_texts(how: StoreText) -> None:
+    part = Claim(text=SECRET, span=Span(0, 5), sentence_index=2, context=SECRET, question=SECRET)
+    claim = replace(part, parts=(part,), question_known=False, correctable=False)
+    verdict = replace(
+        VERDICT,
+        claim=claim,
+        corrected=(replace(VERDICT, claim=claim, corrected=(VERDICT,)),),
+        reason="skipped",
+        judge_score=0.5,
+        spans=(UnsupportedSpan(0, 5, 0.5),),
+    )
+    defaults = {
+        (kind, each.name)
+        for kind, made in ((Claim, claim), (ClaimVerdict, verdict))
+        for each in fields(kind)
+        if getattr(made, each.name) == each.default
+    }
+    assert not defaults, "each field needs a value, so that a new one is noticed"
+    stored = claim_extra(verdict, how)["verdict"]
+    assert "Dorothea" not in orjson.dumps(stored).decode()
+    assert {each.name for each in fields(ClaimVerdict)} - set(stored) == {"explanation"}
+    assert {each.name for each in fields(Claim)} - set(stored["claim"]) == {"context", "question", "parts"}
 
 
 def test_rows_of_an_earlier_version_are_unreadable() -> None:

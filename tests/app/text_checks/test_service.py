@@ -37,6 +37,8 @@ async def test_unsupported_correction_is_not_in_the_findings(correction: str, re
     ("text", "question", "verdict"),
     [
         ("Absolutely!", None, "has_unverifiable"),
+        ("Absolutely!", " \n", "has_unverifiable"),
+        ("Sure.", "", "has_unverifiable"),
         ("Yes.", None, "has_unverifiable"),
         ("Absolutely!", "Is leave paid?", "supported"),
         ("Absolutely!", "Thanks!", "no_claims"),

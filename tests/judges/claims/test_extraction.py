@@ -20,7 +20,7 @@ def split(text: str, *, truncated: bool = False) -> list[Sentence]:
 
 def extract(text: str, *, truncated: bool = False) -> list[list[Claim]]:
     """The claims of each sentence of ``text``."""
-    sentences, extractor = split(text, truncated=truncated), HeuristicClaimExtractor()
+    sentences, extractor = split(text, truncated=truncated), HeuristicClaimExtractor(message="")
     return [list(asyncio.run(extractor.extract(s, sentences[:i]))) for i, s in enumerate(sentences)]
 
 
@@ -269,6 +269,30 @@ def test_wish_after_a_message_that_asks_nothing_states_nothing() -> None:
 @pytest.mark.parametrize("message", ["Thanks!", "Hello", "That helped, thanks!"])
 def test_yes_to_a_message_that_asks_nothing_answers_no_known_question(message: str) -> None:
     assert answers("Yes.", message) == [("Yes.", False)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["Answer: Yes.", "**Answer:** Yes.", "In short: Yes.", "Based on the documents, yes.", "Correct, yes.",
+     "According to the policy, no.", "Final answer: No.", "Antwort: Ja.", "En bref : oui."],
+)  # fmt: skip
+def test_introduced_yes_is_judged_with_the_question(answer: str) -> None:
+    asked = "Is the fee 20 euros?"
+    before = [Sentence(index=-1, text=f"{asked}\n\n", span=Span(0, 0), plain=asked)]
+    (sentence,) = split(answer)
+    (claim,) = asyncio.run(HeuristicClaimExtractor(message=asked).extract(sentence, before))
+    assert claim.text == f"{asked} {sentence.plain.strip()}"
+
+
+def test_items_that_say_yes_or_no_stand_alone() -> None:
+    asked = "Is the fee 20 euros?"
+    sentences = [
+        Sentence(index=-1, text=f"{asked}\n\n", span=Span(0, 0), plain=asked),
+        *split("The plan:\n- Refundable: yes\n- Children: no"),
+    ]
+    extractor = HeuristicClaimExtractor(message=asked)
+    found = [asyncio.run(extractor.extract(each, sentences[:place])) for place, each in enumerate(sentences)][1:]
+    assert [claim.text for each in found for claim in each] == ["Refundable: yes", "Children: no"]
 
 
 def test_statement_after_a_yes_is_judged_without_a_known_question() -> None:

@@ -147,7 +147,7 @@ def test_yes_states_what_a_closed_question_asks() -> None:
     "question", ["May I take 8 tablets?", "is it 9000", "The limit is 9000, right?", "Hello. So 8?"]
 )
 def test_courtesy_that_can_answer_the_question_is_an_answer(text: str, question: str) -> None:
-    assert HARMLESS.is_answer(text)
+    assert HARMLESS.answer_in(text)
     assert HARMLESS.answers(text, question)
 
 
@@ -189,7 +189,7 @@ def test_courtesy_answers_no_open_question(text: str, question: str) -> None:
     ],
 )  # fmt: skip
 def test_courtesy_answers_a_message_that_is_not_known_to_be_open(text: str, message: str | None) -> None:
-    assert HARMLESS.is_answer(text.replace("*", ""))
+    assert HARMLESS.answer_in(text.replace("*", ""))
     assert HARMLESS.answers(text.replace("*", ""), message)
 
 

@@ -4,6 +4,7 @@ The judge behind the server obeys every line outside the delimiters. These tests
 models or documents ever ends up there.
 """
 
+import html
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -188,9 +189,10 @@ async def test_quoted_verdict_or_score_does_not_count(answer: str, nonce: Callab
     async with serve(lambda body: answer.replace("{}", INJECTED)) as server:
         made = judge(server, nonce)
         in_document = await verdict(made, OTHER, passage(f"{LEAVE} Note: {INJECTED}"))
+        escaped = await verdict(made, OTHER, passage(LEAVE + html.escape(INJECTED).replace(":", " :\u200b")))
         in_claim = await verdict(made, f"{OTHER} {INJECTED}", passage(LEAVE))
         score = await made.score(ScoreRequest(model="gpt-4o-mini"), OTHER, [Chunk(id="a", text=LEAVE + INJECTED)])
-    for found in (in_document, in_claim):
+    for found in (in_document, escaped, in_claim):
         assert (found.label, found.confidence, found.readable) == (Label.UNVERIFIABLE, 0.5, False)
     assert (score.score, score.skipped) == (0.5, None)
 

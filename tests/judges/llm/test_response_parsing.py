@@ -138,7 +138,60 @@ def test_object_that_the_documents_contain_is_a_quotation(text: str, quotation: 
 
 
 @pytest.mark.parametrize(
-    "unit", ['{"a":', "{", '{"a":[', '\n{"a":', "\n```json\n{", "```\n\n", '\n{"verdict":"x"}', "\n", "<think>"]
+    "spelled",
+    [
+        QUOTED.replace('"', '\\"'),
+        json.dumps(json.dumps(QUOTED)),
+        json.dumps(json.dumps(json.loads(QUOTED), indent=4)),
+        QUOTED.replace('"', "\\u0022").replace("{", "\\u007B"),
+        QUOTED.replace('"', "&quot;"),
+        QUOTED.replace('"', "&#34;").replace("{", "&lbrace;"),
+        QUOTED.replace('"', "&amp;amp;quot;"),
+        QUOTED.replace('"', "“"),
+        QUOTED.replace('"', "'"),
+        QUOTED.replace('"', ""),
+        QUOTED.replace('"', "**"),
+        QUOTED.replace(",", ";").replace(":", " ="),
+        QUOTED.replace("supp", "supp\u200b"),
+        QUOTED.replace("supp", "supp\u00ad"),
+        QUOTED.replace("supp", "supp\ufe0f"),
+        QUOTED.replace("supp", "SUPP"),
+        QUOTED.translate({ord(letter): ord(letter) + 0xFEE0 for letter in "abcdefghijklmnopqrstuvwxyz{}:"}),
+    ],
+)
+def test_object_that_the_documents_spell_differently_is_a_quotation(spelled: str) -> None:
+    assert is_quotation(f"The source contains this text, which I ignore:\n{QUOTED}", f"Note: {spelled}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "data"),
+    [
+        ('{"score": 1.0}', "The score: 10. Score 1:0, score 1.0."),
+        ('{"score": 5}', "Score: 5 of 5 {stars}"),
+        ('{"grounded": "yes"}', "Is it grounded? Yes."),
+        ('{"claims": ["A is B", "C is D."]}', "She claims A is B, and C is D."),
+        (OWN, f"{QUOTED} It is unverifiable, with confidence 0.9."),
+    ],
+)
+def test_object_whose_words_are_in_the_documents_is_no_quotation(answer: str, data: str) -> None:
+    assert not is_quotation(answer, data)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        '{"a":',
+        "{",
+        '{"a":[',
+        '\n{"a":',
+        "\n```json\n{",
+        "```\n\n",
+        '\n{"verdict":"x"}',
+        "\n",
+        "<think>",
+        "{&amp;",
+        "{\\",
+    ],
 )
 def test_long_answers_are_parsed_in_linear_time(unit: str) -> None:
     text = (unit * MAX_ANSWER_CHARS)[:MAX_ANSWER_CHARS]

@@ -42,8 +42,12 @@ def test_marks_between_digits_are_read_as_they_are_shown(text: str, shown: str) 
 
 
 @pytest.mark.parametrize(
-    "text", ["*1*2", "1*2*", "2*3", "1**2", "1*[2 b](u)", "1*<b>2</b>*", "1*&#50;*", "1*`2`*", "٣*٤*"]
-)
+    "text",
+    [
+        "*1*2", "1*2*", "2*3", "1**2", "1*[2 b](u)", "1*<b>2</b>*", "1*&#50;*", "1*`2`*", "٣*٤*",
+        "2*.5", "2.*5", "2*.*5", "1*,500", "1,*500", "2.**5**", "2`.`*5", "2*½", "10*⁵", "10*<sup>5</sup>", "2_.5",
+    ],
+)  # fmt: skip
 def test_marks_between_digits_are_emphasis_that_may_be_shown(text: str) -> None:
     assert any(part.kind is FragmentKind.EMPHASIS for part in fragments(text, lambda _: False))
 
@@ -59,6 +63,8 @@ def test_marks_between_digits_are_emphasis_that_may_be_shown(text: str) -> None:
         "snake_case_2_3",
         "*2* *3*",
         "**5**-**7**",
+        "**5**, **7**",
+        "in **2025.** *5* days",
         "Kund*innen",
     ],
 )
@@ -84,6 +90,9 @@ def test_other_marks_are_syntax_or_text(text: str) -> None:
         ("~24 hours, or ~48", False),
         ("in ~/lamp or ~ 5", False),
         ("~not ~safe", False),
+        ("\\~2 euros, and 9~18", False),
+        ("`~` or `~`", False),
+        ("&#126;2 euros, and 9~18", False),
     ],
 )
 def test_tilde_that_can_close_is_struck(text: str, is_struck: bool) -> None:

@@ -1,5 +1,7 @@
 """A judge reads the labels of links that belong to a sentence, and leaves out those that are citations."""
 
+import time
+
 import pytest
 
 from judges.text.fragments import FragmentKind, spoken
@@ -25,6 +27,9 @@ def read(text: str) -> tuple[str, set[str]]:
         "25 days (a year) [1](u); more",
         "25 days ([1](u)).", "25 days ([1](u)), so", "25 days **[1](u)**.", "| Leave | 25 days [1](u) |",
         "25 days [[1]](u) and", "25 days [1] and", "25 days[1].", "In 2025[1].", "[1] Leave", "25 days [hr.pdf](u).",
+        "25 days ([1](u), [2](u)).", "25 days [[1](u)].", "25 days [[1](u), [2](u)].", "25 days [1][2] and",
+        "25 days of leave<sup>1</sup>.", "25 days of leave **<sup>1</sup>**.", "In 2025 <sup>1</sup> and",
+        "| Leave | 25 days [1](u)                                             |",
         "25 days (hr.pdf) and", "[hr.pdf] Leave", "25 days. [Children](u)", "休暇は25日です[1](u)。",
     ],
 )  # fmt: skip
@@ -49,11 +54,26 @@ def test_marker_at_the_end_of_a_clause_is_a_citation(text: str) -> None:
         ("(Children) Take 4.", "Children Take 4."),
         ("Read [hr.pdf](u) today.", "Read hr.pdf today."),
         ("<sup>1</sup>5 euros", "^1 5 euros"),
+        ("<sup>1</sup>**5** euros", "^1 5 euros"),
+        ("a fee of <sup>1</sup>&#53; euros", "a fee of ^1 5 euros"),
         ("5<sup>1</sup> euros", "5^1 euros"),
+        ("*5*<sup>1</sup> euros", "5^1 euros"),
+        ("`5`<sup>1</sup> euros", "5^1 euros"),
+        ("5<b></b><sup>1</sup> euros", "5^1 euros"),
+        ("5<sub></sub><sup>1</sup> euros", "5 ^1 euros"),
+        ("5<wbr><sup>1</sup><sup>2</sup> euros", "5^1 ^2 euros"),
+        ("5<sup>9</sup><sup>1</sup> euros", "5^9 ^1 euros"),
+        ("½<sup>1</sup> euros", "½^1 euros"),
     ],
 )
 def test_label_that_belongs_to_the_sentence_is_read(text: str, said: str) -> None:
     assert read(text) == (said, set())
+
+
+@pytest.mark.parametrize("reference", ["[1]", "[]"])
+def test_name_that_refers_to_a_definition_is_read(reference: str) -> None:
+    assert read(f"For [Children]{reference}, 4.")[0] == "For Children, 4."
+    assert read(f"25 days. [Children]{reference}")[0] == "25 days."
 
 
 @pytest.mark.parametrize(
@@ -64,7 +84,36 @@ def test_label_that_belongs_to_the_sentence_is_read(text: str, said: str) -> Non
         "at most [8](u)\ntablets", "at most “[8](u)” tablets", "at most [8](u)/2 tablets", "at most [8](u) € a day",
         "at most [8](u).5 tablets", "take 5.[8](u)", "take 5,[8](u)", "a fee of €[8](u).", "Tablets: [8](u)", "[8](u)",
         "| Tablets | [8](u) |", "leave [1](u) and more", "at most 2[8] tablets", "at most [8]2 tablets",
+        "at most [8]**2** tablets", "at most ½[8] tablets", "at most [8][] tablets",
+        "at most [[8](u) tablets].", "at most [[8](u) tablets.", "at most [^[8](u) tablets.",
     ],
 )  # fmt: skip
 def test_number_that_may_belong_to_the_sentence_is_stray(text: str) -> None:
     assert "stray_marker" in read(text)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[**Children**](u) take 8.", "Children take 8."),
+        ("[__Children__](u) take 8.", "Children take 8."),
+        ("[Chil*dren*](u) take 8.", "Children take 8."),
+        ("**[*Children*](u) take** 8.", "Children take 8."),
+        ("[***Children***](u) take *8*.", "Children take 8."),
+        ("| [**Children**](u) take | 8 |", "Children take 8"),
+    ],
+)
+def test_emphasis_in_the_name_of_a_document_is_read_as_it_is_shown(text: str, shown: str) -> None:
+    parts = fragments(text, lambda bracket: f"[{bracket.strip('[]').replace('*', '').replace('_', '')}]" in NAMES)
+    assert {part.kind for part in parts} <= {FragmentKind.TEXT, FragmentKind.SYNTAX, FragmentKind.LINK}
+    assert spoken(parts).strip() == shown
+
+
+@pytest.mark.parametrize("shape", ["[1]  ", "[1] \n", "[1])", "[1](u)) "])
+def test_time_for_a_row_of_markers_is_linear(shape: str) -> None:
+    def used(size: int) -> float:
+        text, begun = "a " + shape * size, time.process_time()
+        read(text)
+        return time.process_time() - begun
+
+    assert min(used(20_000) for _ in range(3)) < 8 * min(used(5_000) for _ in range(3))

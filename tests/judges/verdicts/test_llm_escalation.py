@@ -99,6 +99,18 @@ async def test_contradiction_has_its_correction() -> None:
     assert claim.best_source == claim.contradicting_source
 
 
+@pytest.mark.parametrize(("reply", "corrected"), [("is paid in full.", False), (f"We rest. {PAID}", True)])
+@pytest.mark.parametrize("default", [UNSURE, contradicts()])
+async def test_sentence_that_begins_in_the_prefill_is_not_corrected(
+    reply: str, corrected: bool, default: Probabilities
+) -> None:
+    opinion = says(Label.CONTRADICTED, 0.8, correction="Leave is 30 days.", passages=(1,))
+    judge = ScriptedJudge({"Leave is 30 days.": entails()}, default=default)
+    made = checker(judge, ScriptedLlm({PAID: opinion}))
+    *_, claim = (await report(made, reply, correct=True, prefill="Leave ")).claims
+    assert (claim.label, claim.correction is not None) == (Label.CONTRADICTED, corrected)
+
+
 async def test_claim_in_no_source_stays_unverifiable_with_the_llm_confidence() -> None:
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm(default=says(Label.UNVERIFIABLE, 0.9))), PAID)
     assert claim.label is Label.UNVERIFIABLE

@@ -8,7 +8,7 @@ from judges.types import Claim
 
 
 def extract(text: str) -> list[Claim]:
-    splitter, extractor = IncrementalSplitter(), HeuristicClaimExtractor()
+    splitter, extractor = IncrementalSplitter(), HeuristicClaimExtractor(message="")
     sentences = [*splitter.push(text), *splitter.flush()]
     return [
         claim

@@ -42,6 +42,10 @@ def call(worker: Callable[[str, str], Worker]) -> Call:
     return call
 
 
+ASKED, YES = "Does the plan include a boat?", "Yes."
+"""A question, and an answer to it that the judge of ``lies`` contradicts."""
+
+
 @pytest.fixture
 def lies(gateway: Gateway) -> Iterator[Gateway]:
     """The gateway, whose judge knows that there is no boat."""
@@ -115,6 +119,36 @@ def test_tool_calls_and_reasoning_of_a_stream_wait_for_its_verdict(lies: Gateway
         assert "boat" not in json.dumps(blocked)
 
 
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize(
+    ("question", "verdict"),
+    [
+        (ASKED, "has_contradictions"),
+        ({"content": ASKED}, "has_contradictions"),
+        ({"content": [{"type": "text", "text": ASKED}]}, "has_contradictions"),
+        ({"content": [{"type": "text", "text": ASKED}, {"type": "image_url", "image_url": "x"}]}, "has_unverifiable"),
+        (3, "has_unverifiable"),
+        ("", "has_unverifiable"),
+    ],
+)
+def test_chain_judges_a_short_answer_with_its_question(
+    lies: Gateway, call: Call, question: Any, verdict: str, mode: str
+) -> None:
+    given = {"mode": mode, "texts": TEXTS, "base_url": lies.base_url}
+    said = "Blocked." if verdict == "has_contradictions" else YES
+    assert call("langchain", "answered", question=question, **given) == [said, verdict]
+    other = call("langchain", "answered", question=question, question_key="other", **given)
+    assert other == [YES, "has_unverifiable"]
+
+
+def test_question_of_a_chain_may_arrive_in_pieces(lies: Gateway, call: Call) -> None:
+    given = {"mode": "stream", "texts": TEXTS, "base_url": lies.base_url}
+    pieces = ["Does the plan ", "include a boat?"]
+    assert call("langchain", "answered", question=pieces, **given) == ["Blocked.", "has_contradictions"]
+    messages = [{"content": "Hello!"}, {"content": ASKED}]
+    assert call("langchain", "answered", question=messages, **given) == [YES, "has_unverifiable"]
+
+
 @pytest.mark.parametrize("mode", ["invoke", "astream"])
 def test_chain_without_a_gateway_fails_or_continues(call: Call, mode: str) -> None:
     given = {"mode": mode, "base_url": AWAY, "answer": PLANS, "texts": TEXTS, "max_retries": 0}
@@ -159,6 +193,13 @@ def test_component_does_not_trust_unchecked_text(lies: Gateway, call: Call, how:
     seen = call("haystack", "logged", how=how, max_claims=1, **given)
     assert ([claim["verdict"] for claim in seen["claims"]], seen["claims_skipped"]) == (["supported"], 2)
     assert (seen["trust_score"], seen["is_trusted"]) == (1.0, False)
+
+
+@pytest.mark.parametrize("how", ["run", "run_async", "pipeline"])
+def test_component_judges_a_short_answer_with_its_question(lies: Gateway, call: Call, how: str) -> None:
+    given = {"how": how, "texts": TEXTS, "base_url": lies.base_url, "block_contradicted": True}
+    assert call("haystack", "answered", query=ASKED, **given) == [REPLACEMENT, "has_contradictions"]
+    assert call("haystack", "answered", query=None, **given) == [YES, "has_unverifiable"]
 
 
 def test_pipeline_removes_contradictions_if_configured(lies: Gateway, call: Call) -> None:
@@ -269,6 +310,31 @@ def test_engine_never_shows_a_contradiction(lies: Gateway, call: Call, how: str)
     assert raised == {"ungrounded": "has_contradictions"}
 
 
+@pytest.mark.parametrize("how", ["query", "aquery", "stream", "astream"])
+def test_engine_judges_a_short_answer_with_its_question(lies: Gateway, call: Call, how: str) -> None:
+    given = {"base_url": lies.base_url, "given": [{"text": text} for text in TEXTS], "how": how, "text": YES}
+    bad = call("llamaindex", "checked", query=ASKED, replacement=ABSTENTION, **given)
+    assert (bad["pieces"], bad["verdict"]) == ([ABSTENTION], "has_contradictions")
+    unknown = call("llamaindex", "checked", **given)
+    assert (unknown["pieces"], unknown["verdict"]) == ([YES], "has_unverifiable")
+
+
+@pytest.mark.parametrize(
+    ("begun", "rest", "pieces", "unread"),
+    [
+        (PLANS[:8], [PLANS[8:], " ", SUPPORT], [f"{PLANS} ", SUPPORT], []),
+        (f"{PLANS} ", ["", SUPPORT], [f"{PLANS} ", SUPPORT], []),
+        (f"{LIE} ", [SUPPORT, PLANS], [ABSTENTION], [SUPPORT, PLANS]),
+        ("", [f"{LIE} ", SUPPORT], [ABSTENTION], [SUPPORT]),
+    ],
+)
+def test_stream_that_was_read_in_part_ends_at_a_contradiction(
+    lies: Gateway, call: Call, begun: str, rest: list[str], pieces: list[str], unread: list[str]
+) -> None:
+    given = {"base_url": lies.base_url, "texts": TEXTS, "replacement": ABSTENTION}
+    assert call("llamaindex", "delivered", begun=begun, rest=rest, **given) == [pieces, unread]
+
+
 @pytest.mark.parametrize("how", ["whole", "streamed", "read"])
 def test_blocked_response_keeps_only_the_metadata_of_its_nodes(lies: Gateway, call: Call, how: str) -> None:
     nodes = [{"text": text, "metadata": {"source": "a.md"}} for text in TEXTS]
@@ -290,6 +356,13 @@ def test_evaluator_passes_supported_and_fails_unsupported_text(lies: Gateway, ca
     assert (bad["passing"], bad["score"]) == (False, 0.5)
     assert f"contradicted: {LIE}" in bad["feedback"]
     assert bad["contexts"] == TEXTS
+
+
+@pytest.mark.parametrize("how", ["response", "async", "contexts"])
+def test_evaluator_judges_a_short_answer_with_its_question(lies: Gateway, call: Call, how: str) -> None:
+    given = {"base_url": lies.base_url, "text": YES, "given": [{"text": text} for text in TEXTS], "how": how}
+    assert f"contradicted: {ASKED} {YES}" in call("llamaindex", "evaluate", query=ASKED, **given)["feedback"]
+    assert f"unverifiable: {YES}" in call("llamaindex", "evaluate", query=None, **given)["feedback"]
 
 
 def test_evaluator_without_a_gateway_raises_or_gives_no_result(call: Call) -> None:
@@ -315,6 +388,26 @@ def test_validator_fails_contradictions(lies: Gateway, call: Call) -> None:
     assert failed["spans"] == [[len(PLANS) + 1, len(PLANS) + 1 + len(LIE)]]
     assert call("guardrails", "validate", text=text, on_fail="fix", **given)["output"] == f"{PLANS} {SUPPORT}"
     assert "contradicted" in call("guardrails", "validate", text=text, on_fail="exception", **given)["exception"]
+
+
+@pytest.mark.parametrize(("question", "passed"), [(ASKED, False), (None, True), ("", True), ([ASKED], True)])
+def test_validator_judges_a_short_answer_with_its_question(
+    lies: Gateway, call: Call, question: Any, passed: bool
+) -> None:
+    given = {"base_url": lies.base_url, "documents": TEXTS, "question": question}
+    assert call("guardrails", "validate", text=YES, **given)["passed"] is passed
+
+
+def test_only_the_first_part_of_a_validated_stream_answers_the_question(lies: Gateway, call: Call) -> None:
+    given = {"base_url": lies.base_url, "documents": TEXTS, "question": ASKED, "replacement": "Blocked."}
+    first = call("guardrails", "stream", text=f"{YES} {PLANS} {SUPPORT}", **given)
+    assert "Blocked." in "".join(filter(None, first))
+    later = call("guardrails", "stream", text=f"{PLANS} {SUPPORT} Is it cheap? {YES} {PLANS}", **given)
+    assert "Blocked." not in "".join(filter(None, later))
+    assert YES in "".join(filter(None, later))
+    for text in (f"{YES} {PLANS}", f"{PLANS} {YES}"):
+        whole = call("guardrails", "stream", text=text, block_on="ungrounded", **given)
+        assert YES not in "".join(filter(None, whole))
 
 
 def test_validator_never_delivers_a_streamed_contradiction(lies: Gateway, call: Call) -> None:
@@ -408,6 +501,28 @@ def test_each_choice_of_a_stream_gets_its_own_verdict(lies: Gateway, call: Call,
         assert sum(len(choice["delta"].get("tool_calls", ())) for choice in mine) == (0 if index else 1)
         finishes = [choice["finish_reason"] for choice in mine if "finish_reason" in choice]
         assert finishes == (["content_filter"] if index else [finish] * (finish is not None))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("body", "blocked"),
+    [
+        ({"messages": [{"role": "user", "content": ASKED}]}, True),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": ASKED}]}]}, True),
+        ({"messages": [{"role": "user", "content": ASKED}, {"role": "tool", "content": "9"}]}, False),
+        ({"messages": "Does the plan include a boat?"}, False),
+        ({}, False),
+    ],
+)
+def test_guardrail_judges_a_short_answer_with_its_question(
+    lies: Gateway, call: Call, body: dict[str, Any], blocked: bool, stream: bool
+) -> None:
+    given = {"base_url": lies.base_url, "documents": TEXTS, "replacement": ABSTENTION, "stream": stream}
+    assert call("litellm", "answered", body=body, **given) == (ABSTENTION if blocked else YES)
+    strict = call(
+        "litellm", "answered", body=body, block_on="ungrounded", options={"max_unverifiable_ratio": 0}, **given
+    )
+    assert strict == ABSTENTION
 
 
 # The fields of a library's documents that are sent

@@ -59,11 +59,12 @@ class LocalChecks:
         text: str,
         *,
         documents: Sequence[Mapping[str, Any] | str],
+        question: str | None = None,
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CheckResult:
         """See ``Groundlane.check``. ``policy`` names a policy in the file that ``GROUNDLANE_CONFIG`` points to."""
-        answer = _shared.process().ask(_request(text, documents, policy, options))
+        answer = _shared.process().ask(_request(text, documents, question, policy, options))
         try:
             return _read(*answer.result(self._timeout))
         except TimeoutError:
@@ -75,6 +76,7 @@ class LocalChecks:
         text: str,
         *,
         documents: Sequence[Mapping[str, Any] | str],
+        question: str | None = None,
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CheckResult:
@@ -82,7 +84,7 @@ class LocalChecks:
         process = _shared.running
         if process is None:
             process = await asyncio.to_thread(_shared.process)
-        answer = process.ask(_request(text, documents, policy, options))
+        answer = process.ask(_request(text, documents, question, policy, options))
         try:
             return _read(*await asyncio.wait_for(asyncio.wrap_future(answer), self._timeout))
         except TimeoutError:
@@ -98,10 +100,12 @@ class LocalChecks:
 def _request(
     text: str,
     documents: Sequence[Mapping[str, Any] | str],
+    question: str | None,
     policy: str | None,
     options: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
-    return check_call(text, None, documents=documents, policy=policy, options=options).body or {}
+    call = check_call(text, None, documents=documents, question=question, policy=policy, options=options)
+    return call.body or {}
 
 
 def _read(status: int, body: Mapping[str, Any]) -> CheckResult:

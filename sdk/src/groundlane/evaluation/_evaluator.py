@@ -111,17 +111,24 @@ def evaluate(cases: Iterable[Case], **options: Any) -> Sequence[EvaluationResult
 
 
 def check_grounded(
-    evaluator: Evaluator, output: str, documents: str | Sequence[str | Mapping[str, Any]], *, score: float = 1.0
+    evaluator: Evaluator,
+    output: str,
+    documents: str | Sequence[str | Mapping[str, Any]],
+    *,
+    question: str | None = None,
+    score: float = 1.0,
 ) -> None:
     """Assert that ``documents`` support at least the share ``score`` (0 to 1) of the claims in ``output``. The failure
     message lists the unsupported claims. An output without claims passes. An output fails if it has no documents, or if
-    it or a part of it could not be judged, whatever its score.
+    it or a part of it could not be judged, whatever its score. ``question`` is the user's message that the output
+    answers. Without it, or if it is blank, it isn't known what a "Yes." says, so such an output is unsupported.
 
     Raises AssertionError on failure, and ValueError for malformed documents.
     """
     __tracebackhide__ = True
     given = [documents] if isinstance(documents, str) else list(documents)
-    result = evaluator.evaluate({"output": output, "documents": given})
+    known = question if question and question.strip() else None
+    result = evaluator.evaluate({"input": known, "output": output, "documents": given})
     if result.error is not None:
         raise AssertionError(f"the output could not be judged: {result.error}")
     if result.skipped == "no_context":

@@ -21,5 +21,5 @@ def grounding_evaluator() -> Iterator[Evaluator]:
 
 @pytest.fixture
 def assert_grounded(grounding_evaluator: Evaluator) -> Callable[..., None]:
-    """Return the function ``assert_grounded(output, documents, score=1.0)``; see ``check_grounded``."""
+    """Return the function ``assert_grounded(output, documents, question=None, score=1.0)``; see ``check_grounded``."""
     return partial(check_grounded, grounding_evaluator)

@@ -6,6 +6,8 @@ from typing import Any
 
 from groundlane.integrations._guard import Guard, Verdict
 
+Question = Callable[[], str | None]
+"""Returns the user's question, or None if it isn't known."""
 Documents = Callable[[], Sequence[Mapping[str, Any]] | None]
 """Returns the documents known so far, or None if they have not arrived yet."""
 
@@ -65,8 +67,11 @@ class Gated:
     All text is held until the end if the documents arrive only then, or if the guard decides at the end.
     """
 
-    def __init__(self, guard: Guard, documents: Documents, *, replacement: str) -> None:
+    def __init__(
+        self, guard: Guard, documents: Documents, *, replacement: str, question: Question = lambda: None
+    ) -> None:
         self._guard, self._documents, self._replacement = guard, documents, replacement
+        self._question = question
         self._gate = Gate()
         self.verdict: Verdict | None = None
 
@@ -82,20 +87,26 @@ class Gated:
     def push(self, delta: str) -> str:
         """Add text and return the text that may be delivered now."""
         known = self._due(delta)
-        return "" if known is None else self._release(self._guard.check(self._gate.ready, known))
+        return "" if known is None else self._release(self._check(self._gate.ready, known))
 
     def finish(self) -> str:
         """Mark the end of the text and return the remaining text that may be delivered."""
         known = self._last()
-        return "" if known is None else self._release(self._guard.check(self._gate.text, known))
+        return "" if known is None else self._release(self._check(self._gate.text, known))
 
     async def apush(self, delta: str) -> str:
         known = self._due(delta)
-        return "" if known is None else self._release(await self._guard.acheck(self._gate.ready, known))
+        return "" if known is None else self._release(await self._acheck(self._gate.ready, known))
 
     async def afinish(self) -> str:
         known = self._last()
-        return "" if known is None else self._release(await self._guard.acheck(self._gate.text, known))
+        return "" if known is None else self._release(await self._acheck(self._gate.text, known))
+
+    def _check(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
+        return self._guard.check(text, documents, question=self._question())
+
+    async def _acheck(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
+        return await self._guard.acheck(text, documents, question=self._question())
 
     def _due(self, delta: str) -> Sequence[Mapping[str, Any]] | None:
         """Return the documents for checking the ready text, or None if no check is due."""

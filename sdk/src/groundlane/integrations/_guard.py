@@ -27,6 +27,10 @@ that a newer gateway adds, it would withhold at least a part."""
 _JUDGING = frozenset({"entailment_threshold", "contradiction_threshold", "max_sources_per_claim"})
 """The rules that only say how a claim is judged. Any other rule may decide about the whole text."""
 
+_LONGEST_QUESTION = 100_000
+"""The length, in characters, of the longest question that is sent. The gateway's own limit, which is ten times as long
+by default, would reject the check. Longer questions count as unknown."""
+
 _log = logging.getLogger("groundlane.integrations")
 _NOT_CALLERS_FAULT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -130,30 +134,33 @@ class Guard:
         rules = self.policy is not None or not _JUDGING.issuperset(self.options or ())
         return rules or self.block_on == "ungrounded"
 
-    def check(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
-        """Judge ``text``.
+    def check(self, text: str, documents: Sequence[Mapping[str, Any]], *, question: str | None = None) -> Verdict:
+        """Judge ``text``. ``question`` is the user's message that it answers. None, a blank text and a text of more
+        than 100,000 characters mean that the question isn't known. In this case, a "Yes." is unverifiable.
 
         Raises GroundlaneError if the request is rejected, or if no verdict is available and ``on_error`` is ``closed``.
         """
         if self.client is None:
             raise TypeError("client must not be None")
         try:
-            result = self.client.check(text, documents=documents, policy=self.policy, options=self.options)
+            result = self.client.check(text, **self._fields(documents, question))
         except GroundlaneError as error:
             return self._without(error)
         return self._ruled(result)
 
-    async def acheck(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
+    async def acheck(
+        self, text: str, documents: Sequence[Mapping[str, Any]], *, question: str | None = None
+    ) -> Verdict:
         """Like ``check``, for asynchronous code. Uses ``async_client`` if it is given. Otherwise, runs ``check`` in a
         thread, so that the same guard can be used in several event loops, one after another."""
-        known: dict[str, Any] = {"documents": documents, "policy": self.policy, "options": self.options}
+        fields = self._fields(documents, question)
         try:
             if self.async_client is not None:
-                result = await self.async_client.check(text, **known)
+                result = await self.async_client.check(text, **fields)
             elif isinstance(self.client, LocalChecks):
-                result = await self.client.acheck(text, **known)
+                result = await self.client.acheck(text, **fields)
             else:
-                return await anyio.to_thread.run_sync(lambda: self.check(text, documents))
+                return await anyio.to_thread.run_sync(lambda: self.check(text, documents, question=question))
         except GroundlaneError as error:
             return self._without(error)
         return self._ruled(result)
@@ -162,6 +169,11 @@ class Guard:
         """Close ``client``. The owner of ``async_client`` must close it."""
         if self.client is not None:
             self.client.close()
+
+    def _fields(self, documents: Sequence[Mapping[str, Any]], question: str | None) -> dict[str, Any]:
+        """Return the arguments of the client's ``check``, except the text."""
+        known = question if question is not None and len(question) <= _LONGEST_QUESTION else None
+        return {"documents": documents, "question": known, "policy": self.policy, "options": self.options}
 
     def _without(self, error: GroundlaneError) -> Verdict:
         """Return the verdict to use when the gateway did not respond."""

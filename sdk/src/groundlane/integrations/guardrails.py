@@ -15,17 +15,22 @@ from groundlane.integrations._guard import REPLACEMENT, Guard, Verdict, repaired
 
 __all__ = ["Grounded"]
 
+_CONTINUES = "groundlane_stream_continues"
+"""A key in the metadata of a stream. It is set once a part of the stream was validated."""
+
 
 @register_validator(name="groundlane/grounded", data_type="string")
 class Grounded(Validator):
     """Fails if the text is blocked. ``metadata["documents"]`` is a list of strings, or of mappings with ``text`` and
-    optional metadata (``source``, ``relevance_score``, ``age_days``).
+    optional metadata (``source``, ``relevance_score``, ``age_days``). ``metadata["question"]`` is optional: the user's
+    message that the text answers, as a string.
 
     With ``on_fail="fix"``, contradicted claims are replaced by their corrections or removed. If no text is left, or if
     the text is blocked for another reason, the validator returns ``replacement``. The other arguments are passed to
     ``groundlane.integrations.Guard``.
 
-    A stream is validated sentence by sentence. If the guard decides at the end, the whole text is validated then.
+    A stream is validated sentence by sentence. Only the first part can directly answer the question, so the question is
+    unknown for the rest. If the guard decides at the end, the whole text is validated then.
     """
 
     required_metadata_keys: ClassVar[list[str]] = ["documents"]
@@ -46,12 +51,23 @@ class Grounded(Validator):
         """See ``Validator``. An empty list holds the text back; what is held at the end is validated in any case."""
         return [] if self._guard.decides_at_end else super()._chunking_function(chunk)
 
+    def validate_stream(self, chunk: Any, metadata: dict[str, Any], **options: Any) -> ValidationResult | None:
+        """See ``Validator``. Each part is validated with the metadata that is returned for the previous one."""
+        result = super().validate_stream(chunk, metadata, **options)
+        if result is not None:
+            result.metadata = {**(result.metadata or {}), _CONTINUES: True}
+        return result
+
     def _validate(self, value: Any, metadata: dict[str, Any]) -> ValidationResult:
         documents = metadata.get("documents")
         if not isinstance(documents, Sequence) or isinstance(documents, str):
             raise ValueError('metadata["documents"] must be a list of strings or mappings')
-        verdict = self._guard.check(str(value), [_document(item) for item in documents])
-        # A stream is validated sentence by sentence, each with the metadata returned for the previous one.
+        question = None if _CONTINUES in metadata else metadata.get("question")
+        verdict = self._guard.check(
+            str(value),
+            [_document(item) for item in documents],
+            question=question if isinstance(question, str) else None,
+        )
         found = {**metadata, "grounding": verdict.as_dict()}
         if not verdict.blocked:
             return PassResult(metadata=found)

@@ -127,8 +127,10 @@ class GroundednessChecker:
         claims_skipped=int,
         is_trusted=bool,
     )
-    def run(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
-        """Check ``replies`` against ``documents``.
+    def run(
+        self, replies: list[str] | list[ChatMessage], documents: list[Document], query: str | None = None
+    ) -> dict[str, Any]:
+        """Check ``replies`` against ``documents``. ``query`` is the user's question.
 
         In the output, ``verified_replies`` has the same type as ``replies``. ``trust_score`` is the ratio of supported
         claims in all replies, or None if they have no claims. ``verdict`` is the worst verdict. ``claims`` is a list of
@@ -137,7 +139,7 @@ class GroundednessChecker:
         grounded.
         """
         given = documents_of(documents)
-        return self._output(replies, [self._check(_text(reply), given) for reply in replies])
+        return self._output(replies, [self._check(_text(reply), given, query) for reply in replies])
 
     @component.output_types(
         verified_replies=list[str] | list[ChatMessage],
@@ -147,10 +149,13 @@ class GroundednessChecker:
         claims_skipped=int,
         is_trusted=bool,
     )
-    async def run_async(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
+    async def run_async(
+        self, replies: list[str] | list[ChatMessage], documents: list[Document], query: str | None = None
+    ) -> dict[str, Any]:
         """Like ``run``, but checks the replies concurrently."""
         given = documents_of(documents)
-        return self._output(replies, await asyncio.gather(*(self._acheck(_text(reply), given) for reply in replies)))
+        checks = (self._acheck(_text(reply), given, query) for reply in replies)
+        return self._output(replies, await asyncio.gather(*checks))
 
     def _rules(self) -> Mapping[str, Any] | None:
         """Return the options of the check, including those derived from the arguments."""
@@ -161,19 +166,19 @@ class GroundednessChecker:
             return {**rules, "max_claims": self.max_claims, **(self.options or {})}
         return {**rules, **(self.options or {})} or None
 
-    def _check(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
+    def _check(self, text: str, documents: Sequence[Mapping[str, Any]], query: str | None) -> Verdict:
         try:
-            return self._judged(self._warm().check(text, documents))
+            return self._judged(self._warm().check(text, documents, question=query))
         except GroundlaneError as error:
-            return self._check(text, documents) if self._stop_corrections(error) else self._failed(error)
+            return self._check(text, documents, query) if self._stop_corrections(error) else self._failed(error)
 
-    async def _acheck(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
+    async def _acheck(self, text: str, documents: Sequence[Mapping[str, Any]], query: str | None) -> Verdict:
         guard = self._warm()
         try:
-            return self._judged(await guard.acheck(text, documents))
+            return self._judged(await guard.acheck(text, documents, question=query))
         except GroundlaneError as error:
             refused = self._guard is not guard or self._stop_corrections(error)
-            return await self._acheck(text, documents) if refused else self._failed(error)
+            return await self._acheck(text, documents, query) if refused else self._failed(error)
 
     def _stop_corrections(self, error: GroundlaneError) -> bool:
         """Stop asking for corrections if ``error`` says that this caller may not use an LLM. Return whether it says

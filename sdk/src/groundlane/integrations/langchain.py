@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.utils import AddableDict
 
 from groundlane.integrations._documents import document
 from groundlane.integrations._gate import Gated
 from groundlane.integrations._guard import REPLACEMENT, Guard, UngroundedError, Verdict
+from groundlane.integrations._question import last_question
 
 __all__ = ["GroundednessChecker", "documents_of"]
 
@@ -39,7 +40,8 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
     the guard decides at the end, the whole answer is delivered then. The answer is a string or a message. Only the text
     of a message is checked. A blocked message contains nothing but the replacement, its id, the name of its model and
     its token counts. The parts of a streamed message that have no text, such as tool calls, are delivered at the end if
-    the answer isn't blocked. The documents are LangChain documents or strings. The other arguments are passed to
+    the answer isn't blocked. The documents are LangChain documents or strings. The user's question under
+    ``question_key``, if there is one, is a string, a message or a list of messages. The other arguments are passed to
     ``groundlane.integrations.Guard``.
     """
 
@@ -48,18 +50,19 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
         *,
         answer_key: str = "answer",
         documents_key: str = "context",
+        question_key: str = "input",
         output_key: str = "grounding",
         replacement: str | None = REPLACEMENT,
         guard: Guard | None = None,
         **options: Any,
     ) -> None:
         self.answer_key, self.documents_key, self.output_key = answer_key, documents_key, output_key
-        self.replacement = replacement
+        self.question_key, self.replacement = question_key, replacement
         self.guard = guard or Guard(**options)
 
     def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:
         def run(given: Mapping[str, Any]) -> dict[str, Any]:
-            return self._passed(given, self.guard.check(self._answer(given), self._documents(given)))
+            return self._passed(given, self.guard.check(*self._text(given), question=self._asked(given)))
 
         return self._call_with_config(run, input, config, **kwargs)
 
@@ -67,7 +70,7 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
         self, input: Mapping[str, Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         async def run(given: Mapping[str, Any]) -> dict[str, Any]:
-            return self._passed(given, await self.guard.acheck(self._answer(given), self._documents(given)))
+            return self._passed(given, await self.guard.acheck(*self._text(given), question=self._asked(given)))
 
         return await self._acall_with_config(run, input, config, **kwargs)
 
@@ -122,11 +125,11 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
         for last in stream.end():
             yield last
 
-    def _answer(self, given: Mapping[str, Any]) -> str:
-        return _text(_field(given, self.answer_key))
+    def _text(self, given: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+        return _text(_field(given, self.answer_key)), documents_of(_field(given, self.documents_key))
 
-    def _documents(self, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return documents_of(_field(given, self.documents_key))
+    def _asked(self, given: Mapping[str, Any]) -> str | None:
+        return _question(given.get(self.question_key))
 
     def _passed(self, given: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
         passed = {**given, self.output_key: verdict}
@@ -146,12 +149,19 @@ class _Stream:
     def __init__(self, checker: GroundednessChecker) -> None:
         self._checker = checker
         self._documents: list[Document | str] | None = None
+        self._asked: list[Any] = []
         self._as_message = False
         self._without_text: list[BaseMessage] = []
-        self.gated = Gated(checker.guard, self._known, replacement=checker.replacement or "")
+        self.gated = Gated(checker.guard, self._known, replacement=checker.replacement or "", question=self._question)
 
     def _known(self) -> Sequence[Mapping[str, Any]] | None:
         return None if self._documents is None else documents_of(self._documents)
+
+    def _question(self) -> str | None:
+        """Return the question. Pieces are put together only if all of them are strings."""
+        if all(isinstance(piece, str) for piece in self._asked):
+            return "".join(self._asked)
+        return _question(self._asked[0]) if len(self._asked) == 1 else None
 
     def beside(self, piece: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield everything in ``piece`` except the answer. If the answer is a message without text, such as a tool call
@@ -159,6 +169,8 @@ class _Stream:
         documents = piece.get(self._checker.documents_key)
         if documents is not None:
             self._documents = [*(self._documents or ()), *documents]
+        if (asked := piece.get(self._checker.question_key)) is not None:
+            self._asked.append(asked)
         other = {name: value for name, value in piece.items() if name != self._checker.answer_key}
         answer = piece.get(self._checker.answer_key)
         if isinstance(answer, BaseMessage) and not _text(answer):
@@ -205,6 +217,16 @@ def _field(given: Mapping[str, Any], name: str) -> Any:
         raise ValueError(
             f"GroundednessChecker needs a mapping with the answer and its documents, but {name!r} is missing"
         ) from None
+
+
+def _question(asked: Any) -> str | None:
+    """Return the user's question in a string, a message or a list of messages, or None if it isn't known."""
+    if isinstance(asked, str):
+        return asked
+    turns = asked if isinstance(asked, list) else [asked]
+    return last_question(
+        [{"role": "user", "content": turn.content} if isinstance(turn, HumanMessage) else turn for turn in turns]
+    )
 
 
 def _text(answer: Any) -> str:

@@ -10,6 +10,7 @@ guardrails:
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,7 @@ from groundlane._transport import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S
 from groundlane.integrations._documents import document
 from groundlane.integrations._gate import Gated
 from groundlane.integrations._guard import REPLACEMENT, BlockOn, Guard, UngroundedError, Verdict
+from groundlane.integrations._question import last_question
 from groundlane.integrations._retrieval import ablocked_documents
 
 __all__ = ["GroundlaneGuardrail"]
@@ -37,8 +39,18 @@ _KNOWN = frozenset({"id", "object", "created", "model", "system_fingerprint", "u
 _UNAVAILABLE = {"error": "The reply could not be checked.", "type": "grounding_unavailable"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What a reply is checked against. ``question`` is None if it isn't known."""
+
+    documents: list[dict[str, Any]]
+    question: str | None
+
+
 class GroundlaneGuardrail(CustomGuardrail):
-    """Checks replies to chat completion requests with ``documents``. Other replies are returned unchecked.
+    """Checks replies to chat completion requests with ``documents``. Other replies are returned unchecked. The question
+    that a reply answers is the text of the user's messages at the end of the request. It isn't known if another message
+    follows them, or if they contain anything but text.
 
     ``mode`` must contain ``pre_call`` and ``post_call``. Before the call, ``documents`` is removed from the request. If
     ``agent`` is given, its retrieval policies may reject the request with 400. After the call, a blocked reply gets the
@@ -101,9 +113,9 @@ class GroundlaneGuardrail(CustomGuardrail):
             async_client=self._client,
         )
         self._agent, self._on_block, self._replacement = agent, on_block, replacement
-        self._documents: WeakKeyDictionary[Any, list[dict[str, Any]]] = WeakKeyDictionary()
-        """The documents of pending requests, keyed by LiteLLM's logging object. They are not stored in the request
-        metadata, because LiteLLM would log them."""
+        self._requests: WeakKeyDictionary[Any, _Request] = WeakKeyDictionary()
+        """The pending requests, keyed by LiteLLM's logging object. They are not stored in the request metadata, because
+        LiteLLM would log them."""
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
@@ -122,16 +134,18 @@ class GroundlaneGuardrail(CustomGuardrail):
             raise HTTPException(500, "LiteLLM has no record of the request, so its documents are unknown")
         if self._agent is not None and self._client is not None:
             await self._ask_policies(self._client, self._agent, documents)
-        self._documents[record] = documents
+        messages = data.get("messages")
+        question = last_question(messages) if isinstance(messages, list) else None
+        self._requests[record] = _Request(documents=documents, question=question)
         return data
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
         """Check each choice in a non-streamed reply."""
-        documents = self._of(data)
-        if documents is not None and isinstance(response, ModelResponse):
+        request = self._of(data)
+        if request is not None and isinstance(response, ModelResponse):
             for place, choice in enumerate(response.choices):
                 if isinstance(choice, Choices) and isinstance(choice.message.content, str) and choice.message.content:
-                    verdict = await self._check(choice.message.content, documents)
+                    verdict = await self._check(choice.message.content, request)
                     if verdict.blocked:
                         if self._on_block == "error":
                             raise HTTPException(400, _blocked(verdict))
@@ -147,9 +161,9 @@ class GroundlaneGuardrail(CustomGuardrail):
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
         """Deliver each sentence of a streamed reply once it is checked."""
-        documents = self._of(request_data)
+        request = self._of(request_data)
         replacement = self._replacement if self._on_block == "replace" else None
-        chunks = response if documents is None else _Stream(self._guard, documents, replacement).run(response)
+        chunks = response if request is None else _Stream(self._guard, request, replacement).run(response)
         # An HTTPException in a stream would only break the connection.
         try:
             async for chunk in chunks:
@@ -161,14 +175,14 @@ class GroundlaneGuardrail(CustomGuardrail):
             _unavailable(error)
             raise ProxyException(_UNAVAILABLE["error"], _UNAVAILABLE["type"], None, 503) from error
 
-    def _of(self, data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-        """Return the documents of a request, or None if it had no documents."""
+    def _of(self, data: Mapping[str, Any]) -> _Request | None:
+        """Return what a reply is checked against, or None if the request had no documents."""
         record = data.get("litellm_logging_obj")
-        return None if record is None else self._documents.get(record)
+        return None if record is None else self._requests.get(record)
 
-    async def _check(self, text: str, documents: list[dict[str, Any]]) -> Verdict:
+    async def _check(self, text: str, request: _Request) -> Verdict:
         try:
-            return await self._guard.acheck(text, documents)
+            return await self._guard.acheck(text, request.documents, question=request.question)
         except GroundlaneError as error:
             raise _unavailable(error) from error
 
@@ -197,8 +211,8 @@ class _Stream:
     """A streamed reply, whose chunks are rewritten to contain only text that may be delivered. Other parts follow when
     the text has ended, if it isn't blocked. If ``replacement`` is None, blocked text raises UngroundedError."""
 
-    def __init__(self, guard: Guard, documents: list[dict[str, Any]], replacement: str | None) -> None:
-        self._guard, self._documents, self._replacement = guard, documents, replacement
+    def __init__(self, guard: Guard, request: _Request, replacement: str | None) -> None:
+        self._guard, self._request, self._replacement = guard, request, replacement
         self._choices: dict[int, _Choice] = {}
 
     async def run(self, chunks: Any) -> AsyncIterator[Any]:
@@ -226,7 +240,12 @@ class _Stream:
         """Return a choice with the text that may be delivered now."""
         choice = self._choices.get(given.index)
         if choice is None:
-            gated = Gated(self._guard, lambda: self._documents, replacement=self._replacement or "")
+            gated = Gated(
+                self._guard,
+                lambda: self._request.documents,
+                replacement=self._replacement or "",
+                question=lambda: self._request.question,
+            )
             choice = self._choices[given.index] = _Choice(given.index, gated)
         gated, delta, content = choice.gated, given.delta, given.delta.content
         was_blocked, finish = gated.blocked, given.finish_reason

@@ -63,8 +63,9 @@ class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
 
 class GroundednessChecker:
     """Checks the response of an engine against its nodes. ``checker(engine.query(...))`` returns a response of the same
-    type, with the ``Verdict`` in ``metadata["grounding"]``. A blocked text is replaced by ``replacement``. If that is
-    None, UngroundedError is raised.
+    type, with the ``Verdict`` in ``metadata["grounding"]``. The caller passes the user's question as ``query``, because
+    a response doesn't contain it. A blocked text is replaced by ``replacement``. If that is None, UngroundedError is
+    raised.
 
     A streaming response is delivered sentence by sentence, after each sentence is checked. If the guard decides at the
     end, the whole text is delivered then. Its verdict is available at the end. The metadata of a blocked response is
@@ -75,18 +76,18 @@ class GroundednessChecker:
         self.replacement = replacement
         self.guard = guard or Guard(**options)
 
-    def __call__(self, response: AnyResponse) -> AnyResponse:
+    def __call__(self, response: AnyResponse, *, query: str | None = None) -> AnyResponse:
         """Check ``response``. Raises GroundlaneError if no verdict is available and ``on_error`` is ``closed``. A
         stream raises it while it is being read."""
         if isinstance(response, Response):
-            return self._passed(response, self.guard.check(*_given(response)))
-        return self._streamed(response)
+            return self._passed(response, self.guard.check(*_given(response), question=query))
+        return self._streamed(response, query)
 
-    async def acheck(self, response: AnyResponse) -> AnyResponse:
+    async def acheck(self, response: AnyResponse, *, query: str | None = None) -> AnyResponse:
         """Like ``__call__``, for asynchronous code."""
         if isinstance(response, Response):
-            return self._passed(response, await self.guard.acheck(*_given(response)))
-        return self._streamed(response)
+            return self._passed(response, await self.guard.acheck(*_given(response), question=query))
+        return self._streamed(response, query)
 
     def _passed(self, response: Response, verdict: Verdict) -> Response:
         if verdict.blocked and self.replacement is None:
@@ -95,10 +96,10 @@ class GroundednessChecker:
         known = _node_metadata(response) if verdict.blocked else response.metadata or {}
         return replace(response, response=text, metadata={**known, "grounding": verdict})
 
-    def _streamed(self, response: StreamingResponse | AsyncStreamingResponse) -> Any:
+    def _streamed(self, response: StreamingResponse | AsyncStreamingResponse, query: str | None) -> Any:
         metadata = _node_metadata(response)
         known = documents_of(response.source_nodes)
-        gated = Gated(self.guard, lambda: known, replacement=self.replacement or "")
+        gated = Gated(self.guard, lambda: known, replacement=self.replacement or "", question=lambda: query)
         pieces = self._apieces if isinstance(response, AsyncStreamingResponse) else self._pieces
         return replace(response, response_gen=pieces(response, gated, metadata), response_txt=None, metadata=metadata)
 
@@ -115,9 +116,7 @@ class GroundednessChecker:
     async def _apieces(
         self, given: AsyncStreamingResponse, gated: Gated, metadata: dict[str, Any]
     ) -> AsyncIterator[str]:
-        for piece in _text_read(given):
-            yield await gated.apush(piece)
-        async for piece in given.response_gen:
+        async for piece in _all_text(given):
             if said := await gated.apush(piece):
                 yield said
             if gated.blocked:
@@ -157,25 +156,27 @@ class GroundednessEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Evaluate ``response`` against ``contexts``."""
+        """Evaluate ``response``, which answers ``query``, against ``contexts``."""
         if response is None or contexts is None:
             raise ValueError("response and contexts are required")
         given = [document(text) for text in contexts if text]
-        return _result(await self.guard.acheck(response, given), query, response, contexts)
+        return _result(await self.guard.acheck(response, given, question=query), query, response, contexts)
 
     def evaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        """Evaluate the response of a query engine against its nodes, including their scores and metadata."""
+        """Evaluate the response of a query engine to ``query`` against its nodes, including their scores and
+        metadata."""
         text, nodes = _parts(response)
-        return _result(self.guard.check(text, documents_of(nodes)), query, text, [n.get_content() for n in nodes])
+        verdict = self.guard.check(text, documents_of(nodes), question=query)
+        return _result(verdict, query, text, [node.get_content() for node in nodes])
 
     async def aevaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
         """See ``evaluate_response``."""
         text, nodes = _parts(response)
-        verdict = await self.guard.acheck(text, documents_of(nodes))
+        verdict = await self.guard.acheck(text, documents_of(nodes), question=query)
         return _result(verdict, query, text, [node.get_content() for node in nodes])
 
 
@@ -192,6 +193,13 @@ def _node_metadata(response: Response | StreamingResponse | AsyncStreamingRespon
 def _text_read(response: StreamingResponse | AsyncStreamingResponse) -> list[str]:
     """Return the text that was already read from the stream, which the stream doesn't yield again."""
     return [response.response_txt] if response.response_txt else []
+
+
+async def _all_text(response: AsyncStreamingResponse) -> AsyncIterator[str]:
+    for text in _text_read(response):
+        yield text
+    async for text in response.response_gen:
+        yield text
 
 
 def _given(response: Response) -> tuple[str, list[dict[str, Any]]]:

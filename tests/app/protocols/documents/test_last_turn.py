@@ -1,5 +1,6 @@
 """The message that a "yes" in the reply answers, and the text that the reply continues. What isn't read is unknown."""
 
+import time
 from typing import Any
 
 import pytest
@@ -137,7 +138,28 @@ def test_reply_continues_the_beginning_that_the_caller_wrote(body: dict[str, Any
 def test_each_prompt_has_its_own_message() -> None:
     turns = last_turns({"prompt": [ASKED, [1, 2], "The fee"]})
     assert turns == [
-        LastTurn(message=ASKED, prefill=ASKED),
+        LastTurn(message=ASKED, prefill=ASKED, may_instruct=True),
         LastTurn(),
-        LastTurn(message="The fee", prefill="The fee"),
+        LastTurn(message="The fee", prefill="The fee", may_instruct=True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "may_instruct"),
+    [
+        ({"prompt": "Summarise the fees"}, True),
+        ({"prompt": "Is it due?\nA:"}, False),
+        ({"messages": [user(ASKED), assistant("The fee")]}, False),
+        ({"input": [user(ASKED), assistant("The fee")]}, False),
+    ],
+)
+def test_only_the_last_line_of_a_prompt_may_be_an_instruction(body: dict[str, Any], may_instruct: bool) -> None:
+    assert [turn.may_instruct for turn in last_turns(body)] == [may_instruct]
+
+
+@pytest.mark.parametrize("unit", [":", "a", "! ", "a: ", "#", ". :", "a\t", "!\ta:", "："])
+@pytest.mark.parametrize("start", ["", "a"])
+def test_prompt_is_read_in_linear_time(start: str, unit: str) -> None:
+    began = time.perf_counter()
+    last_turns({"prompt": f"{start}{unit * 50_000}b"})
+    assert time.perf_counter() - began < 1.0

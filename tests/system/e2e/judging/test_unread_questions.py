@@ -119,3 +119,28 @@ def test_continued_sentence_is_judged_as_a_whole(gateway: Gateway, begun: str, a
         turns = [user(QUESTION), {"role": "assistant", "content": beginning}]
         body = {"prompt": f"{QUESTION}\n{beginning}"} if api == "completions" else {"messages": turns}
         assert delivers(gateway, api, rest, stream=stream, **body) is delivered
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("prompt", "reply", "more"),
+    [
+        ("Summarise the leaflet", f"\n\n{TRUE}", {}),
+        ("Return the hours as JSON", '{"hours": 24}', {"response_format": {"type": "json_object"}}),
+    ],
+)
+def test_instruction_without_a_full_stop_is_not_part_of_the_answer(
+    gateway: Gateway, prompt: str, reply: str, more: dict[str, Any], stream: bool
+) -> None:
+    gateway.judge.default = Label.UNVERIFIABLE
+    gateway.judge.labels = {TRUE: Label.SUPPORTED, "hours: 24": Label.SUPPORTED}
+    assert delivers(gateway, "completions", reply, stream=stream, prompt=prompt, **more)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("wrong", ["Say whether the lamp Runs.", "Runs."])
+def test_last_line_of_a_prompt_is_judged_in_both_readings(gateway: Gateway, wrong: str, stream: bool) -> None:
+    for labels, delivered in (({wrong: Label.UNVERIFIABLE}, False), ({}, True)):
+        gateway.judge.labels = labels
+        body = {"prompt": f"{QUESTION}\nSay whether the lamp"}
+        assert delivers(gateway, "completions", "Runs.", stream=stream, **body) is delivered

@@ -62,7 +62,7 @@ def test_client_discovers_the_tool_and_its_parameters(gateway: Gateway, mode: st
     assert server.name == "groundlane"
     assert tool.name == "check_grounding"
     assert tool.input_schema["required"] == ["text"]
-    assert set(tool.input_schema["properties"]) == {"text", "sources", "documents", "policy", "options"}
+    assert set(tool.input_schema["properties"]) == {"text", "question", "sources", "documents", "policy", "options"}
     assert tool.annotations.read_only_hint
 
 

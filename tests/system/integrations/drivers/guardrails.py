@@ -9,10 +9,12 @@ from guardrails import Guard
 from guardrails.errors import ValidationError
 
 
-def validate(text: str, documents: Sequence[Any], on_fail: str = "noop", **options: Any) -> dict[str, Any]:
+def validate(
+    text: str, documents: Sequence[Any], on_fail: str = "noop", question: Any = None, **options: Any
+) -> dict[str, Any]:
     guard = Guard().use(Grounded(on_fail=on_fail, **options))
     try:
-        outcome = guard.validate(text, metadata={"documents": documents})
+        outcome = guard.validate(text, metadata={"documents": documents, "question": question})
     except ValidationError as error:
         return {"exception": str(error)}
     (summary,) = outcome.validation_summaries or [None]
@@ -24,12 +26,13 @@ def validate(text: str, documents: Sequence[Any], on_fail: str = "noop", **optio
     }
 
 
-def stream(text: str, documents: Sequence[Any], **options: Any) -> list[Any]:
+def stream(text: str, documents: Sequence[Any], question: Any = None, **options: Any) -> list[Any]:
     """Validate a streamed reply, with ``fix``."""
     guard = Guard().use(Grounded(on_fail="fix", **options))
 
     def model(*_: Any, **__: Any) -> Any:
         return iter(re.findall(r"\S+\s*", text))
 
-    outcomes = guard(model, messages=[{"role": "user", "content": "?"}], metadata={"documents": documents}, stream=True)
+    metadata = {"documents": documents, "question": question}
+    outcomes = guard(model, messages=[{"role": "user", "content": "?"}], metadata=metadata, stream=True)
     return [outcome.validated_output for outcome in outcomes]

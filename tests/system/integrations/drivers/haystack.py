@@ -70,6 +70,20 @@ def plain(base_url: str, replies: list[str], texts: Sequence[str], **options: An
     return dict(GroundednessChecker(base_url=base_url, **options).run(replies=replies, documents=documents))
 
 
+def answered(query: str | None, how: str, texts: Sequence[str], **options: Any) -> list[Any]:
+    """Check the answer "Yes." to ``query``: with the component (``run``, ``run_async``) or in a ``pipeline``."""
+    checker, documents = GroundednessChecker(**options), [Document(content=text) for text in texts]
+    given: dict[str, Any] = {"replies": ["Yes."], "documents": documents}
+    given |= {} if query is None else {"query": query}
+    if how == "pipeline":
+        pipeline = Pipeline()
+        pipeline.add_component("checker", checker)
+        found = pipeline.run(given)["checker"]
+    else:
+        found = asyncio.run(checker.run_async(**given)) if how == "run_async" else checker.run(**given)
+    return [*found["verified_replies"], found["verdict"]]
+
+
 def message(text: str, texts: Sequence[str], **options: Any) -> dict[str, Any]:
     """Check a message that repeats its text in each of its fields. Return all of the message that is delivered."""
     said = ChatMessage.from_assistant(

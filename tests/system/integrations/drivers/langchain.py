@@ -10,7 +10,7 @@ from groundlane.integrations.langchain import GroundednessChecker, documents_of
 from groundlane.integrations.langchain_openai import ChatGroundlane
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
@@ -71,6 +71,31 @@ def message(text: str, texts: Sequence[str], as_chunk: bool, **options: Any) -> 
     )
     found = GroundednessChecker(**options).invoke({"answer": said, "context": list(texts)})
     return {"same": found["answer"] == said, "kind": type(found["answer"]).__name__, **found["answer"].model_dump()}
+
+
+def answered(question: Any, mode: str, texts: Sequence[str], **options: Any) -> list[Any]:
+    """Check the answer "Yes." to ``question``: a string, a message (``{"content": ...}``), or pieces. Return what
+    is delivered, and the verdict."""
+    parts = question if isinstance(question, list) else [question]
+    asked = [HumanMessage(content=part["content"]) if isinstance(part, dict) else part for part in parts]
+    given = [{"input": part} for part in asked] + [{"context": list(texts)}, {"answer": "Yes."}]
+    checker = GroundednessChecker(replacement="Blocked.", **options)
+    merged = {"input": asked[0], "context": list(texts), "answer": "Yes."}
+
+    async def asynchronously() -> list[Any]:
+        async def each() -> Any:
+            for piece in given:
+                yield piece
+
+        return [piece async for piece in checker.atransform(each())]
+
+    if mode == "invoke":
+        found = [checker.invoke(merged)]
+    elif mode == "ainvoke":
+        found = [asyncio.run(checker.ainvoke(merged))]
+    else:
+        found = list(checker.transform(iter(given))) if mode == "stream" else asyncio.run(asynchronously())
+    return ["".join(piece["answer"] for piece in found if "answer" in piece), found[-1]["grounding"].name]
 
 
 def pieces(answers: Sequence[str], arguments: str, texts: Sequence[str], mode: str, **options: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from groundlane.integrations.llamaindex import (
     RetrievalPolicyPostprocessor,
     documents_of,
 )
-from llama_index.core.base.response.schema import Response, StreamingResponse
+from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
 from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata, MockLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -73,13 +73,16 @@ class Says(CustomLLM):
             yield CompletionResponse(text=self.text[:end], delta=self.text[end - 1])
 
 
-def checked(text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:
-    """The result of an engine whose model answers ``text``: ``query``, ``aquery``, ``stream``, ``astream``."""
+def checked(
+    text: str, given: Sequence[Mapping[str, Any]], how: str, query: str | None = None, **options: Any
+) -> dict[str, Any]:
+    """The result of an engine whose model answers ``text``: ``query``, ``aquery``, ``stream``, ``astream``. The
+    checker is given ``query``."""
     checker = GroundednessChecker(**options)
     engine = RetrieverQueryEngine.from_args(Returns(nodes(given)), llm=Says(text=text), streaming="stream" in how)
 
     async def ask() -> tuple[Any, list[str]]:
-        response = await checker.acheck(await engine.aquery("What does it cost?"))
+        response = await checker.acheck(await engine.aquery("What does it cost?"), query=query)
         if how == "aquery":
             return response, [str(response)]
         return response, [piece async for piece in response.async_response_gen()]
@@ -88,7 +91,7 @@ def checked(text: str, given: Sequence[Mapping[str, Any]], how: str, **options: 
         if how in ("aquery", "astream"):
             response, pieces = asyncio.run(ask())
         else:
-            response = checker(engine.query("What does it cost?"))
+            response = checker(engine.query("What does it cost?"), query=query)
             pieces = [str(response)] if how == "query" else list(response.response_gen)
     except UngroundedError as error:
         return {"ungrounded": error.verdict.name}
@@ -121,17 +124,38 @@ def described(text: str, given: Sequence[Mapping[str, Any]], how: str, **options
     return {"text": said, "before": before, "metadata": checked.metadata}
 
 
-def evaluate(base_url: str, text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:
-    """Evaluate a response, or text against contexts."""
+def delivered(begun: str, rest: Sequence[str], texts: Sequence[str], **options: Any) -> list[Any]:
+    """Check an asynchronous stream of which ``begun`` was already read. Return the pieces that are delivered, and the
+    rest that isn't read."""
+    source = iter(rest)
+
+    async def pieces() -> Any:
+        for piece in source:
+            yield piece
+
+    async def read() -> list[str]:
+        response = AsyncStreamingResponse(
+            response_gen=pieces(), source_nodes=nodes([{"text": text} for text in texts]), response_txt=begun
+        )
+        checked = await GroundednessChecker(**options).acheck(response)
+        return [piece async for piece in checked.async_response_gen()]
+
+    return [asyncio.run(read()), list(source)]
+
+
+def evaluate(
+    base_url: str, text: str, given: Sequence[Mapping[str, Any]], how: str, query: str | None = "q", **options: Any
+) -> dict[str, Any]:
+    """Evaluate a response to ``query``, or text against contexts."""
     evaluator = GroundednessEvaluator(base_url=base_url, **options)
     response = Response(response=text, source_nodes=nodes(given))
     try:
         if how == "contexts":
-            result = evaluator.evaluate(query="q", response=text, contexts=[item["text"] for item in given])
+            result = evaluator.evaluate(query=query, response=text, contexts=[item["text"] for item in given])
         elif how == "async":
-            result = asyncio.run(evaluator.aevaluate_response(query="q", response=response))
+            result = asyncio.run(evaluator.aevaluate_response(query=query, response=response))
         else:
-            result = evaluator.evaluate_response(query="q", response=response)
+            result = evaluator.evaluate_response(query=query, response=response)
     except GroundlaneError as error:
         return {"error": type(error).__name__}
     return dict(result.model_dump())
