@@ -1,4 +1,5 @@
-"""Dependencies of route handlers, as annotated types. The lifespan opens the resources and yields them as its state."""
+"""Dependencies for route handlers, as annotated types. The lifespan opens the resources and yields them as its
+state."""
 
 from typing import Annotated, cast
 
@@ -17,7 +18,7 @@ from app.resources import Resources
 from policies.policy_warnings import GatewayFacts
 
 
-# These dependencies are coroutines, because the framework would call plain functions in a thread.
+# These dependencies are coroutines because FastAPI would run plain functions in a thread.
 async def resources_of(request: Request) -> Resources:
     return cast(Resources, request.state.resources)
 
@@ -59,7 +60,7 @@ async def _alerts(resources: ResourcesDep) -> AlertStore:
 
 AlertsDep = Annotated[AlertStore, Depends(_alerts)]
 FactsDep = Annotated[GatewayFacts, Depends(_facts)]
-"""The facts that warnings about policies depend on."""
+"""The facts about the gateway that policy warnings depend on."""
 PoliciesDep = Annotated[PolicyStore, Depends(_policies)]
 QueriesDep = Annotated[EventQueries, Depends(_queries)]
 KeysDep = Annotated[KeyStore, Depends(_keys)]
@@ -69,8 +70,8 @@ IdentityDep = Annotated[Identity, Depends(_identity)]
 
 
 async def authenticate(request: Request) -> Principal:
-    """Return the caller of the admin API. Changes made by the request are attributed to them. Raises UnauthorizedError
-    without a valid admin token."""
+    """Return the caller of the admin API, to whom the request's changes are attributed. Raises UnauthorizedError if
+    there is no valid admin token."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise UnauthorizedError("The admin token is missing: send it as 'Authorization: Bearer <token>'")

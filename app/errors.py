@@ -1,4 +1,4 @@
-"""The tree of errors that clients can receive.
+"""The hierarchy of errors that clients can receive.
 
 GatewayError
 ├── InvalidRequestError        400/413/415: the request is malformed; names the field
@@ -6,16 +6,16 @@ GatewayError
 │   └── RunError               404/409/400: the run does not exist, is complete, or is full
 ├── WrongKeyError              401: no gateway key, or an invalid one
 ├── KeyLimitError              403: the gateway key does not allow that model or collection
-├── LlmCheckError              403: the caller may not request an LLM judge, or this model
+├── LlmCheckError              403: the caller may not request an LLM judge, or this judge model
 ├── UngovernedPathError        403: policies don't apply to the path, and it isn't open for forwarding
 ├── RateLimitError             429: the gateway key exceeded its rate limit
 ├── BudgetError                429: a budget of the key or the agent is used up
-├── UncountedError             403: a budget of the key or the agent can't count the request
+├── UncountedError             403: the request can't be counted toward a budget of the key or the agent
 ├── PolicyBlockedError         400: a policy refused the request or the reply
 ├── UpstreamConnectError       502: the upstream is unreachable, or the connection was lost
 ├── UpstreamTimeoutError       504: the upstream did not respond in time
-├── UpstreamKeyError           502: the secret with the upstream's key does not exist
-├── EventLostError             503: with ``sync`` durability, the event of the request cannot be stored
+├── UpstreamKeyError           502: the secret that holds the upstream's key does not exist
+├── EventLostError             503: the request's event cannot be stored (with ``sync`` durability)
 └── AdminError                 4xx under /admin, as RFC 9457 problem JSON
     ├── UnauthorizedError      401
     ├── SignInError            403: signing in with the provider failed
@@ -31,8 +31,8 @@ from typing import Any
 
 
 class GatewayError(Exception):
-    """Base class of all errors that clients receive. Other exceptions are logged as crashes. ``status`` and ``headers``
-    are the HTTP status and headers of the response."""
+    """Base class for all errors that clients receive. Other exceptions are logged as crashes. ``status`` and
+    ``headers`` are the HTTP status and headers of the response."""
 
     status = 500
     type = "server_error"
@@ -196,7 +196,7 @@ class EventLostError(GatewayError):
 
 
 class AdminError(GatewayError):
-    """``title`` is the title defined by RFC 9457. ``errors`` lists the errors of each field."""
+    """``title`` is the RFC 9457 title. ``errors`` lists the errors by field."""
 
     title = "Error"
 

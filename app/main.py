@@ -40,7 +40,7 @@ class AppState(TypedDict):
     resources: Resources
     mcp: McpServer
     key: GatewayKey | None
-    """The gateway key of the call. The API key middleware sets it."""
+    """The call's gateway key, set by the API key middleware."""
 
 
 def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing: Tracing | None = None) -> FastAPI:
@@ -61,8 +61,8 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing:
         description="An OpenAI-compatible gateway that keeps RAG answers grounded.",
         lifespan=lifespan,
         redirect_slashes=False,
-        # FastAPI's documentation pages load scripts from another host. The scripts would run on the dashboard's origin.
-        # The dashboard therefore has its own documentation page.
+        # FastAPI's documentation pages load scripts from another host, and those scripts would run on the dashboard's
+        # origin. The dashboard therefore has its own documentation page.
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=attrgetter("name"),
@@ -89,5 +89,5 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing:
     app.include_router(runs.router)
     app.include_router(grounding.router)
     app.router.routes.extend(MCP_ROUTES)
-    app.include_router(passthrough.router)  # last: it takes every other path under /v1
+    app.include_router(passthrough.router)  # last: it matches every other path under /v1
     return app

@@ -57,7 +57,7 @@ from policies.policy_warnings import GatewayFacts
 
 _log = structlog.stdlib.get_logger(__name__)
 _LINGER_S = 0.05
-"""The maximum time that a finished request waits, in seconds, so that it is counted and logged together with others."""
+"""The maximum time in seconds that a finished request waits to be counted and logged in a batch with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Resources:
 
     @property
     def facts(self) -> GatewayFacts:
-        """The facts that warnings about policies depend on."""
+        """The facts about the gateway that policy warnings depend on."""
         return GatewayFacts(serves=self.upstream.serves, llm_fault=self.llm.fault, llm_model_fault=self.llm.fault_of)
 
 
@@ -130,7 +130,7 @@ async def open_resources(
         await bootstrap_policies(config.policies, policies)
         limiter = open_rate_limiter(settings.redis_url, counted_alone=lambda: metrics.observe_limit_alone())
         stack.push_async_callback(limiter.aclose)
-        await limiter.fault()  # logs a wrong setup at startup
+        await limiter.fault()  # logs a misconfiguration at startup
         admin = await AdminAuth.open(database, settings.admin_token)
         partitions = PartitionKeeper(database)
         await partitions.start()

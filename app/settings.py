@@ -1,4 +1,4 @@
-"""The settings, which are environment variables with the prefix ``GROUNDLANE_`` or lines of an ``.env`` file."""
+"""The settings: environment variables with the prefix ``GROUNDLANE_``, or lines in an ``.env`` file."""
 
 import os
 import re
@@ -49,8 +49,8 @@ def _long_enough(token: SecretStr) -> SecretStr:
 
 
 class Settings(BaseSettings):
-    """The settings of a process. They are read once at startup, and passed to the code that needs them. Later changes
-    of the environment have no effect."""
+    """The settings of a process. They are read once at startup and passed to the code that needs them. Later changes to
+    the environment have no effect."""
 
     model_config = SettingsConfigDict(
         env_prefix="GROUNDLANE_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
@@ -303,8 +303,8 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 def secret_name(key: str) -> str | None:
-    """If ``key`` is ``secret:NAME``, which refers to a stored secret, return the name. If it is the key itself, return
-    None."""
+    """Return NAME if ``key`` is ``secret:NAME``, a reference to a stored secret. Return None if it is the key
+    itself."""
     found = re.fullmatch(f"secret:({NAME})", key)
     return None if found is None else found.group(1)
 
@@ -320,8 +320,8 @@ _NOT_SETTINGS = re.compile(
 
 
 def unknown_settings(environment: Mapping[str, str], also_read: str = "") -> Mapping[str, str | None]:
-    """Return the names in ``environment`` that look like settings but are not. Each is mapped to the most similar
-    setting, or to None. Names that occur in ``also_read``, the text of a configuration file, are left out."""
+    """Return the names in ``environment`` that look like settings but aren't, each mapped to the most similar setting,
+    or to None. Names that occur in ``also_read``, the text of a configuration file, are left out."""
     known = {name.upper() for name in Settings.model_fields}
     found = {}
     for name in sorted(environment):
@@ -334,7 +334,7 @@ def unknown_settings(environment: Mapping[str, str], also_read: str = "") -> Map
 
 
 def environment_variables() -> Mapping[str, str]:
-    """Return the variables of the ``.env`` file and of the environment. Those of the environment take precedence."""
+    """Return the variables in the ``.env`` file and the environment. The environment takes precedence."""
     return {name: value for name, value in dotenv_values(".env").items() if value is not None} | dict(os.environ)
 
 

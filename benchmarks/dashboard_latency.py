@@ -25,7 +25,7 @@ import httpx
 from benchmarks.latency import fetched, started
 from benchmarks.soak import free_port
 
-_TOKEN = "the-token-of-the-benchmark"  # the gateway exists only during the benchmark
+_TOKEN = "the-token-of-the-benchmark"  # the gateway runs only during the benchmark
 _BAR_MS = 300.0
 _TICK_S = 0.01
 """Linux counts the CPU time of processes in units of this many seconds."""

@@ -2,8 +2,8 @@
 
 The first part writes events as fast as possible. Each event has thirteen rows. This part reports rows per hour and CPU
 time per event, with and without the rollups. The second part locks the database and fills the queue. This part reports
-the duration of ``append``, because replies wait for that call. For comparison, it also reports the event-loop lag
-caused by other work on the machine.
+the duration of ``append``, because replies wait for that call. For comparison, this part also reports the event-loop
+lag caused by other work on the machine.
 """
 
 import argparse

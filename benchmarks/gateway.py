@@ -209,7 +209,7 @@ def free_port() -> int:
 
 
 def get(port: int, path: str) -> None:
-    """Raises OSError if nothing is listening."""
+    """Send a GET request. Raises OSError if nothing is listening."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     connection.request("GET", path)
     connection.getresponse().read()

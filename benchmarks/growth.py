@@ -1,18 +1,16 @@
-"""Measures how the CPU time of reading grows with the length of the text. For any kind of text, four times as much text
-may take at most five times as long.
+"""Measures how the CPU time for reading text grows with its length. For any kind of text, four times as much may take
+at most five times as long.
 
     python -m benchmarks.growth [--full] [--sizes N,4N,...] [--only SHAPE,...] [--stages STAGE,...] [--loop]
 
 Each shape of text is designed to provoke quadratic work, such as tables, short sentences, unclosed brackets, or one
 long word. A shape is read in seven ways:
 
-    reply     a reply that arrives in deltas, by ``GroundingChecker`` with a scripted judge
-    whole     the same reply in one piece
-    json      a JSON reply that contains the shape as a string, unless the shape is JSON itself
-    gateway   a streamed reply that an in-process gateway holds, judges and records
-    unary     the same, not streamed, and without a supported claim, so that all of it is left out
-    document  a document, which is cut into windows, indexed and compared with a claim
-    request   the body of a request, with the shape as message and as document
+reply a reply that arrives in deltas, by ``GroundingChecker`` with a scripted judge whole the same reply in one piece
+json a JSON reply that contains the shape as a string, unless the shape is JSON itself gateway a streamed reply that an
+in-process gateway holds, judges and records unary the same, but not streamed and without a supported claim, so that all
+of it is left out document a document, which is cut into windows, indexed and compared with a claim request the body of
+a request, with the shape as message and as document
 
 The table shows the CPU seconds (``time.process_time``) for each size, and the ratio to the previous size, which is a
 quarter as long. Work that takes less than a second is measured three times, and the median counts. The exit status is 1

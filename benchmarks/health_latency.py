@@ -50,7 +50,7 @@ rules = {{ contradiction_action = "block", unjudged_action = "strip", stream_mod
 
 
 async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Reply with the shape that the model's name asks for."""
+    """Reply with the shape that the requested model's name selects."""
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
             length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
@@ -83,8 +83,8 @@ async def _send(writer: asyncio.StreamWriter, piece: bytes) -> None:
 
 
 def poll(port: int, pipe: Connection) -> None:
-    """Fetch ``/healthz`` again and again. Whenever something arrives on ``pipe``, send back the longest wait since the
-    last time, in milliseconds. None ends the process."""
+    """Fetch ``/healthz`` repeatedly. Whenever something arrives on ``pipe``, send back the longest wait since the last
+    time, in milliseconds; None ends the process."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     longest = 0.0
     while True:

@@ -72,7 +72,7 @@ def body_of(number: int) -> bytes:
 
 
 class Upstream:
-    """Sends the reply with the requested number, and returns when each token was sent at ``GET /times``."""
+    """Sends the reply with the requested number. ``GET /times`` returns the time at which each token was sent."""
 
     def __init__(self, token_s: float, first_s: float) -> None:
         self._token_s, self._first_s = token_s, first_s
@@ -131,7 +131,7 @@ async def ask_all(port: int, streams: int, first: int, count: int) -> dict[int, 
     found: dict[int, dict[str, Any]] = {}
 
     async def some(place: int) -> None:
-        await asyncio.sleep(place * 0.1)  # real users don't ask in the same instant
+        await asyncio.sleep(place * 0.1)  # real users don't ask at the same instant
         for number in numbers:
             found[number] = await _ask(port, number)
 
@@ -162,7 +162,7 @@ async def _ask(port: int, number: int) -> dict[str, Any]:
     return {"status": status, "text": text, "came": came, "over": over}
 
 
-# Both, and the gateway between them
+# The gateway between them, and the measurements
 
 
 @dataclass(slots=True)
@@ -222,7 +222,7 @@ def fetched(process: subprocess.Popen[bytes], port: int, path: str, patience_s: 
 
 
 def measure(options: argparse.Namespace, folder: Path, upstream: Mock, judge: str) -> tuple[Delays, float]:
-    """Measure the delays with this judge, and the CPU seconds per stream."""
+    """Return the delays with this judge, and the CPU seconds per stream."""
     home = folder / judge
     home.mkdir()
     base = f'[[upstreams]]\nname = "mock"\nbase_url = "http://127.0.0.1:{upstream.port}/v1"\n'

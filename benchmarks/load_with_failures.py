@@ -99,7 +99,7 @@ async def load(client: Client, rate: float, seconds: float) -> None:
 
 
 async def trouble(seconds: float, fleet: Fleet, upstream: Upstream, database: PostgresServer, seen: Seen) -> float:
-    """Cause all failures, and return when they are over."""
+    """Cause all failures, and return the time at which the last one ended."""
     before = set(fleet.workers())
     await asyncio.sleep(seconds * 0.1)
     fleet.child.send_signal(signal.SIGHUP)
@@ -112,7 +112,7 @@ async def trouble(seconds: float, fleet: Fleet, upstream: Upstream, database: Po
     _say("the upstream is gone")
     await asyncio.sleep(min(seconds * 0.03, 30))
     await upstream.start()
-    seen.outage = (seen.outage[0], time.monotonic() + 1)  # clients that connected just before still fail just after
+    seen.outage = (seen.outage[0], time.monotonic() + 1)  # clients that connected just before may still fail just after
     _say("the upstream is back")
     await asyncio.sleep(seconds * 0.04)
     await asyncio.to_thread(database.stop)

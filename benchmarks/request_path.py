@@ -1,4 +1,4 @@
-"""Counts the code that one request executes. Its streamed reply has two sentences, and the second is blocked.
+"""Counts the code that one request executes. The streamed reply has two sentences, the second of which is blocked.
 
     python -m benchmarks.request_path [--functions]
 

@@ -6,7 +6,7 @@ Several agents answer customers with a retrieval-augmented model. On the Tuesday
 relaxes the policy "Refund answers". Contradicted answers about refunds, which were blocked before, are now sent with a
 warning. At the same time, a cheaper model takes over these questions. Reviewers have labelled some sentences. The
 judge, the LLM judge and people disagree about some others. Texts are stored, so that they can be searched. Rows are
-written as in the gateway, including rollups and the search index. However, they are written in large batches, and
+written as in the gateway, including rollups and the search index. For speed, they are written in large batches, and
 indexes are built at the end where possible. Only one in ten requests is generated here. The database then makes nine
 copies of it, a few milliseconds apart.
 """
@@ -404,7 +404,7 @@ async def _with_large_cache(connection: AsyncConnection) -> None:
 
 
 async def _count_repeated(database: Database, alike: int) -> None:
-    """Multiply the rollups. The requests that are alike are in the same second."""
+    """Multiply the rollups. Requests that are alike are in the same second."""
     async with database.write() as connection:
         for table in STATISTICS:
             names = [

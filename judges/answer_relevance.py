@@ -1,7 +1,7 @@
 """Measures whether a reply answers the question, by looking for the question's words in the reply and in its evidence.
 
-A reply often doesn't use the words of the question ("You pay 20 euros for it."). The evidence for the reply's claims
-then shows what the reply is about, so the words of the evidence count too.
+A reply often doesn't use the words of the question ("You pay 20 euros for it."). The words of the evidence for its
+claims count too, because the evidence shows what the reply is about.
 """
 
 import re
@@ -26,8 +26,8 @@ _CUT: Final = re.compile(
 
 def answer_relevance(question: str, claims: Sequence[ClaimVerdict]) -> float | None:
     """Return the weighted share (0 to 1) of the question's content words that occur in ``claims`` or in their evidence.
-    Return None if the question has no content words, or if the reply makes no claims (a refusal, for example, isn't
-    irrelevant)."""
+    Return None if the question has no content words or the reply makes no claims, because a refusal, for example, isn't
+    irrelevant."""
     weights = _weights(prepare(question[:_MAX_QUESTION_CHARS]))
     stated = [claim for claim in claims if claim.label is not Label.NOT_A_CLAIM]
     total = sum(weights.values())
@@ -68,7 +68,7 @@ def _weights(text: Prepared) -> dict[str, float]:
 
 
 def _keys(claims: Sequence[ClaimVerdict]) -> frozenset[str]:
-    """Return the words of the claims, and of the evidence sentence that is closest to each claim."""
+    """Return the words of the claims and, for each claim, those of the closest sentence in its evidence."""
     return frozenset[str]().union(*(keys for claim in claims for keys in _keys_of(claim)))
 
 
@@ -77,8 +77,8 @@ def _keys_of(claim: ClaimVerdict) -> Iterator[frozenset[str]]:
     yield stated.keys
     source = claim.deciding_source
     if source is not None:
-        # A passage has several sentences. The sentence that has most words and quantities in common with the claim
-        # shows what the claim is about.
+        # A passage has several sentences. The one that shares the most words and quantities with the claim shows what
+        # the claim is about.
         weights = {key: sentence.weights.get(key, 1.0) for sentence in stated.sentences for key in sentence.keys}
         near = max(prepare(source.content).sentences, key=lambda each: held(weights, each.keys), default=None)
         if near is not None and held(weights, near.keys) > 0:

@@ -1,8 +1,8 @@
 """Attributes each paid call by a judge to the request that caused it.
 
 A request collects calls with ``recording``; a judge reports each call with ``record_call``. A context variable connects
-the two, because a judge scores plain pairs of texts and has no access to requests. A wrapper that scores pairs in a
-separate task, such as a batcher, passes on the recorders of the requests that the pairs come from.
+the two, because a judge sees only pairs of texts, not requests. A wrapper that scores pairs in a separate task, such as
+a batcher, passes on the recorders of the requests that the pairs come from.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 _UNLOADED_MAX_TOKENS = 512
 _PREFILLED_WINDOWS = 16
-"""Number of windows (the most relevant ones) that are processed before a claim needs them."""
+"""Number of windows, most relevant first, that are processed before a claim needs them."""
 _MAX_BUILDS = 2
 """Maximum number of threads that cut documents concurrently. They share the interpreter lock, so each additional thread
 delays the event loop. Two threads are enough to keep one large set of documents from blocking all others."""
@@ -62,10 +62,11 @@ class GroundingChecker:
     Args:
         scorer: the cross-encoder, which the checker starts and closes, or None.
         llm: judges the claims that the scorer leaves undecided, or all claims if there is no scorer or it fails to
-            load. It also splits complex sentences. The caller must close it.
+            load. It also splits complex sentences. The caller must close the LLM.
         languages: two-letter codes of the languages that the scorer supports. Defaults to the scorer's ``languages``,
             or to all languages if it has none. Claims in other languages are not sent to the scorer.
-        extractor, features, splitter, windowing: replace the built-in components, and those that the scorer provides.
+        extractor, features, splitter, windowing: used instead of the built-in components and those that the scorer
+            provides.
         timeout_s: time limit for checking one sentence.
         max_sentence_chars: longer sentences are checked in parts.
     """
@@ -102,9 +103,8 @@ class GroundingChecker:
 
     @property
     def fault(self) -> str | None:
-        """Why the cross-encoder failed to load, or is only partly available (for example, without one judge of a
-        cascade); None if it is fully available.
-        """
+        """Why the cross-encoder failed to load or is only partly available (such as a cascade with one judge missing);
+        None if it is fully available."""
         partly: str | None = getattr(self._scorer, "fault", None) if self._loaded else None
         return self._fault or partly
 
@@ -221,17 +221,17 @@ class GroundingChecker:
             thresholds: the thresholds for labels.
             max_sources_per_claim: the maximum number of windows read for a claim.
             max_claims: the maximum number of claims to judge; the others are reported as skipped.
-            correct: ask the LLM, if there is one, for corrections of contradicted claims.
+            correct: whether to ask the LLM, if there is one, for corrections of contradicted claims.
             llm: whether to use the LLM, if there is one.
-            is_json: the reply is expected to be JSON, of which the string values are judged.
+            is_json: whether the reply is expected to be JSON, whose values are then judged.
             question: the question that the reply answers. A reply that begins with a pronoun or a fragment is read in
                 the context of the question.
             message: the user's message that contains the question. A "yes" or a courtesy may answer any part of this
-                message. None means that the message isn't known, or only a part of it; "" that there is none.
-            unread: whether the request has other text that isn't known and that may ask something. A "yes" or a
-                courtesy answers it if ``message`` asks nothing.
-            conversation: everything that the user wrote, including the question. Text may be harmless if it names only
-                things that the conversation or the documents mention.
+                message. None means that the message isn't fully known; "" means that there is none.
+            unread: whether the request has other, unknown text that may ask something. If ``message`` asks nothing, a
+                "yes" or a courtesy may answer that text.
+            conversation: everything that the user wrote, including the question. Text can be harmless only if
+                everything that it names occurs in the conversation or the documents.
             prefill: the text that the reply continues. Its last sentence may end in the reply.
             may_instruct: whether ``prefill`` may also be an instruction that the reply follows.
             resolves: returns whether a text in brackets (passed with its brackets) is a citation marker that names a
@@ -310,7 +310,7 @@ class GroundingChecker:
         return LanguageGate(codes, evidence) if codes else None
 
     async def _prefill(self, cache: EvidenceCache, index: EvidenceIndex) -> None:
-        """Process evidence while the upstream prepares its reply, so that the first sentence does not wait for it."""
+        """Process evidence while the upstream prepares its reply, so that the first sentence doesn't have to wait."""
         try:
             await cache.prefill([window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
         except JudgeError as error:

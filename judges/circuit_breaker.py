@@ -6,8 +6,8 @@ from typing import Final
 MAX_FAILURES: Final = 5
 """Number of consecutive failures that open the circuit."""
 OPEN_CIRCUIT_S: Final = 15.0
-"""Seconds for which the circuit stays open. Calls fail at once during this time, so sentences don't wait for the
-service until their deadlines."""
+"""Seconds for which the circuit stays open. Calls fail at once during this time, so that sentences don't wait for the
+service until they time out."""
 SLOW_S: Final = 2.0
 """If the caller cancels a call after more than this many seconds, the call counts as a failure of the service."""
 

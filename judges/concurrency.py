@@ -1,4 +1,4 @@
-"""Keeps long work from blocking the event loop, and keeps track of tasks."""
+"""Keeps long-running work off the event loop, and tracks tasks."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -28,20 +28,20 @@ MAX_INLINE_CHARS: Final = 600
 
 MAX_INLINE_COMPARISONS: Final = 400
 """Up to this many pairs of quantities (one from the claim, one from its evidence) are compared on the event loop, which
-takes well under a millisecond. More than that are compared on a thread."""
+takes well under a millisecond. Larger numbers of pairs are compared on a thread."""
 
 _TURN_S: Final = 0.002
-"""Number of seconds that a loop runs before it lets other tasks run."""
+"""Number of seconds for which a loop runs before it lets other tasks run."""
 
 
 _THREADS: Final = ThreadPoolExecutor(2, thread_name_prefix="groundlane-work")
-"""There are few threads, because only one of them can run at a time. The more threads wait for the interpreter lock,
-the longer the event loop waits for it."""
+"""There are only two threads, because only one of them can run at a time, and each additional thread that waits for the
+interpreter lock makes the event loop wait longer for it."""
 
 
 async def run(inline: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call ``function`` on the event loop if ``inline``, otherwise on a thread. ``function`` must not wait for
-    anything. Choose ``inline`` for work that takes little longer than waking a thread."""
+    anything. Pass ``inline=True`` for work that takes hardly longer than waking a thread."""
     if inline:
         return function(*args, **kwargs)
     call = partial(copy_context().run, function, *args, **kwargs)
@@ -63,12 +63,12 @@ class Turns:
 
 _FREED_AT_ONCE: Final = 200
 _FREED_AFTER_S: Final = 0.5
-"""The delay before the items are freed. By then, all other owners of the items have released them."""
+"""The delay before the items are freed, by which time all other owners have released them."""
 
 
 class FreedInSteps(list[T]):
-    """A list whose items are freed a few at a time. Freeing everything that is known about a long reply at once would
-    hold the interpreter lock, and thereby block the event loop, even on a thread."""
+    """A list whose items are freed a few at a time. Even on a thread, freeing all the data about a long reply at once
+    would hold the interpreter lock and so block the event loop."""
 
     def __del__(self) -> None:
         if len(self) > _FREED_AT_ONCE:

@@ -10,15 +10,14 @@ from typing import Final
 from judges.types import ClaimVerdict, Label
 
 CONTRADICTION_MIN_AFFINITY: Final = 0.1
-"""A window can contradict a claim only if one of its sentences contains at least this share of the claim's words. Given
-two statements about different things, a model often says that they contradict each other."""
+"""A window can contradict a claim only if one of its sentences contains at least this share of the claim's words.
+Models often report a contradiction between statements about different things."""
 
 CONTRADICTION_RELATIVE_AFFINITY: Final = 0.8
 """A sentence can contradict a claim only if its share of the claim's words is also at least this fraction of the
 largest share that any sentence has. Together with ``CONTRADICTION_MIN_AFFINITY``, this reduces the number of entailed
-claims that are called contradicted from 34 to 12 (of 122), measured on development rows from eight data sets with
-distractors.
-"""
+claims judged contradicted from 34 to 12 (of 122), measured on development rows from eight data sets with
+distractors."""
 
 MAX_UNVERIFIABLE_RATIO: Final = 0.5
 """A reply is not trusted if more than this share of its claims is unverifiable."""
@@ -43,7 +42,7 @@ contradiction."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """A claim is contradicted if P(contradicted) is at least ``contradiction`` and above P(entailed). Otherwise it is
+    """A claim is contradicted if P(contradicted) is at least ``contradiction`` and above P(entailed). Otherwise, it is
     supported if P(entailed) is at least ``entailment``, and unverifiable if not."""
 
     entailment: float = 0.7
@@ -66,8 +65,8 @@ class Thresholds:
         return self.label(verdict.entailed, verdict.contradicted)
 
     def accept_correction(self, verdict: ClaimVerdict) -> bool:
-        """Return whether ``verdict`` has no correction, or the documents support the sentence with its correction. A
-        correction that wasn't judged isn't supported."""
+        """Return whether ``verdict`` has no correction, or the documents support the corrected sentence. A correction
+        that wasn't judged doesn't count as supported."""
         if verdict.correction is None:
             return True
         return bool(verdict.corrected) and all(self.label_of(each) is Label.SUPPORTED for each in verdict.corrected)

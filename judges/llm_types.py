@@ -1,4 +1,4 @@
-"""The values of LLM judges: their verdicts, their scores of whole replies, and the calls that these took."""
+"""The results of LLM judges: verdicts, scores of whole replies, and the calls that these took."""
 
 from dataclasses import dataclass
 

@@ -8,8 +8,7 @@ from judges.types import Claim, Evidence, Probabilities, Sentence
 
 
 class JudgeError(Exception):
-    """A judge failed to answer. This is the base class of the errors below; none of them makes a user's request
-    fail."""
+    """A judge failed to answer. This is the base class of the errors below. None of them fails a user's request."""
 
 
 class JudgeUnavailableError(JudgeError):
@@ -25,8 +24,8 @@ class JudgeOverloadedError(JudgeError):
 
 
 class SentenceSplitter(Protocol):
-    """Splits text that arrives in deltas. The sentences do not depend on where the deltas are cut, and their spans
-    cover the text without overlapping."""
+    """Splits text that arrives in deltas. The sentences do not depend on where the deltas begin and end, and their
+    spans cover the text without overlapping."""
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Add a delta. Return the sentences that are now complete."""
@@ -56,12 +55,12 @@ class ClaimExtractor(Protocol):
 
 class PairScorer(Protocol):
     """A cross-encoder: reads a claim together with evidence and decides whether the claim follows. This is the
-    extension point for back ends. The batching and caching wrappers wrap it.
+    extension point for back ends. Wrappers add batching and caching.
 
     A scorer may also have these attributes:
 
     - ``fault`` (str, or None): why it is unavailable or only partly available after ``start``.
-    - ``fuses`` (bool): whether a claim with several windows (``EvidenceWindows``) costs little more than a claim with
+    - ``fuses`` (bool): whether a claim with several windows (``EvidenceWindows``) costs barely more than a claim with
       one.
     - ``languages`` (set of two-letter codes, or None): the languages that it supports. Defaults to all.
     - ``concurrency`` (int): number of ``score`` calls that it runs in parallel. Defaults to 1.
@@ -73,8 +72,8 @@ class PairScorer(Protocol):
       the embedded model's.
     - ``stage_thresholds`` (tuple, instead of ``threshold``): the thresholds of a cascade's judges.
       ``Probabilities.stage`` says which judge gave a score.
-    - ``paid`` (bool): whether its calls are recorded in ``judges.call_recording``. A batcher then doesn't mix pairs of
-      different requests.
+    - ``paid`` (bool): whether its calls are recorded in ``judges.call_recording``. If so, a batcher doesn't mix pairs
+      from different requests.
     - ``tokenizer_json`` (bytes, or None): the tokenizer that it counts tokens with, once started.
     - ``windowing`` (``Windowing``, or None): how evidence is cut for it. Defaults to the checker's windowing.
     - ``stalled_s`` (float): age in seconds of its oldest pending request.
@@ -109,7 +108,7 @@ class PairScorer(Protocol):
 
 
 class LlmClaimJudge(Protocol):
-    """An LLM that reads a claim together with passages. It is used if the cross-encoder cannot decide."""
+    """An LLM that reads a claim together with passages. Used if the cross-encoder cannot decide."""
 
     @property
     def name(self) -> str:

@@ -40,34 +40,38 @@ log = logging.getLogger(__name__)
 
 _MAX_CONCURRENT = 8
 """Maximum number of sentences of one reply that are judged at the same time. It is high enough to fill the judge's
-batches, and low enough that a long reply neither blocks other replies nor exceeds its own deadlines."""
+batches, but low enough that a long reply neither blocks other replies nor exceeds its own deadlines."""
 NO_DOCUMENTS = "no_documents"
 """The reason given for a claim when there are no documents."""
 
 Partition = Callable[[Sentence, Sequence[ClaimVerdict], Sequence[Sentence]], tuple[Part, ...]]
-"""Returns the standing of a sentence's characters according to the verdicts on its claims. Also takes the sentences of
+"""Returns the standing of a sentence's characters, given the sentence, the verdicts on its claims, and the sentences of
 the reply."""
 
 FindClaims = Callable[[Sentence], Awaitable[tuple[Sequence[Claim], Sequence[Claim]]]]
-"""Returns the claims in a sentence to judge, and those to skip."""
+"""Returns the claims in a sentence: those to judge, and those to skip."""
 
 _INDEX = attrgetter("index")
 _EMPHASIS = str.maketrans("", "", "*_")
 _RECENT_SENTENCES = 8
-"""If the language of a sentence is in doubt, this many neighbouring sentences decide it."""
+"""Number of neighbouring sentences that decide the language of a sentence that is in doubt."""
 
 
 class ReplyCheck:
     """The check of one reply, created by ``GroundingChecker.reply``. ``check`` may run for many sentences at once. Its
-    result depends on the preceding sentences of the reply, never on the order in which checks end.
+    result depends on the preceding sentences of the reply, but not on the order in which checks finish.
 
     Args:
-        splitter: splits the reply. extractor: finds the claims in a sentence. claim_judge: judges the claims; None if
-            there is no cross-encoder. has_sources: whether there are documents. timeout_s: time limit for checking one
-            sentence.
-        max_claims: the maximum number of claims to judge; None means all. escalation: sends undecided claims to an LLM,
-        or all claims if there is no ``claim_judge``. language_gate: keeps claims in unsupported languages from
-        ``claim_judge``. question: the question that the reply answers.
+        splitter: splits the reply.
+        extractor: finds the claims in a sentence.
+        claim_judge: judges the claims; None if there is no cross-encoder.
+        has_sources: whether there are documents.
+        timeout_s: time limit for checking one sentence.
+        max_claims: the maximum number of claims to judge; None means all.
+        escalation: sends undecided claims to an LLM, or all claims if there is no ``claim_judge``.
+        language_gate: keeps claims in unsupported languages from ``claim_judge``.
+        question: the question that the reply answers.
+        partition: determines the standing of each character; by default, it is not determined.
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class ReplyCheck:
         """The question and the sentences that are not discarded."""
         self._verdicts: dict[int, SentenceVerdict] = {}
         self.edits = 0
-        """How many sentences were left out or corrected. The sentences after them may read differently."""
+        """The number of sentences that were left out or corrected. The sentences after them may read differently."""
         self._read_as: dict[int, tuple[int, Sequence[Claim]]] = {}
         """The claims of each sentence that was read, and the number of edits at that time, by the sentence's index."""
         self._claims_before = [0]
@@ -157,8 +161,8 @@ class ReplyCheck:
         return verdict
 
     async def reads_as_before(self, sentence: Sentence) -> bool:
-        """Return whether the claims of a sentence that was checked are still the same. They may not be if sentences
-        before it were left out or corrected after it was read."""
+        """Return whether the claims of a checked sentence are still the same. They may differ if earlier sentences were
+        left out or corrected after it was read."""
         edits, claims = self._read_as.get(sentence.index, (0, None))
         if edits == self.edits:
             return True
@@ -174,7 +178,8 @@ class ReplyCheck:
         self._put(structs.replace(sentence, text=f"{marker[0] if marker else ''}{space}", plain=""))
 
     def correct(self, verdict: SentenceVerdict) -> None:
-        """Record that a sentence is delivered with its corrections. Later sentences are read after it."""
+        """Record that a sentence is delivered with its corrections. Later sentences are read in the context of the
+        corrected sentence."""
         self._put(_with_corrections(verdict))
 
     def _put(self, sentence: Sentence) -> None:
@@ -217,8 +222,8 @@ class ReplyCheck:
         return sentences
 
     async def _with_sound_corrections(self, verdict: SentenceVerdict) -> SentenceVerdict:
-        """Judge the sentence with its corrections, in the same place of the reply. Leave the corrections out if the
-        documents don't support all of it, or if part of it is unjudged."""
+        """Judge the corrected sentence in its place in the reply. Leave the corrections out if the documents don't
+        support all of it, or if part of it is unjudged."""
         claims = [claim for claim in verdict.claims if claim.correction is not None]
         found: tuple[ClaimVerdict, ...] = ()
         if all(_is_sentence(claim.correction or "") for claim in claims):
@@ -272,7 +277,7 @@ class ReplyCheck:
 
     async def claims_of(self, sentence: Sentence) -> Sequence[Claim]:
         """Return the claims in a sentence that ``push`` or ``flush`` returned, without judging them. They are found
-        only once, unless sentences before it were left out or corrected since."""
+        only once, unless earlier sentences have been left out or corrected since."""
         edits, found = self.edits, self._read_as.get(sentence.index)
         if found is None or found[0] != edits:
             claims, _ = await self._every_claim(sentence)
@@ -362,9 +367,8 @@ def _is_sentence(text: str) -> bool:
 
 
 def _with_spans_in_reply(verdict: ClaimVerdict, sentence: Sentence) -> ClaimVerdict:
-    """Map the spans of ``verdict`` from the claim's plain text to the reply. A claim that another judge found supported
-    has no spans.
-    """
+    """Map the spans of ``verdict`` from the claim's plain text to the reply. A claim that another judge found to be
+    supported has no spans."""
     if not verdict.spans:
         return verdict
     claim = verdict.claim
@@ -376,7 +380,7 @@ def _with_spans_in_reply(verdict: ClaimVerdict, sentence: Sentence) -> ClaimVerd
 
 
 def _reason(error: Exception) -> str:
-    """Return why a claim was not judged. An error other than a timeout or a judge's own error is a bug and is logged as
+    """Return why a claim was not judged. Any error other than a timeout or a JudgeError is a bug and is logged as
     one."""
     match error:
         case TimeoutError():

@@ -31,7 +31,7 @@ class ScriptedJudge:
         default: the answer for everything else.
         name: the name in reports.
         max_tokens: maximum number of words in evidence and claim together.
-        gate: answers wait until it is set.
+        gate: an event; answers wait until it is set.
         error: raised by every call of ``score``.
         start_error: raised by ``start``.
 
@@ -106,7 +106,7 @@ class ScriptedLlm:
         default: the verdict of every other claim.
         name: the name in reports.
         ready: whether it can be called.
-        gate: answers wait until it is set.
+        gate: an event; answers wait until it is set.
 
     ``asked`` holds the claims that it was asked to judge, with their passages, in order.
     """

@@ -41,7 +41,7 @@ VERDICTS_WORST_FIRST = (
     ReplyVerdict.SUPPORTED,
     ReplyVerdict.NO_CLAIMS,
 )
-"""If a reply has several choices, its verdict is the worst verdict among them."""
+"""The verdict of a reply with several choices is the worst verdict among the choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Chunk:
 
 
 class Sentence(Struct, frozen=True, kw_only=True):
-    """A sentence of the reply. ``text`` is the raw text of ``span`` and the white space after it, so that joining a
+    """A sentence of the reply. ``text`` is the raw text of ``span`` plus the white space after it, so that joining a
     reply's sentences gives the reply. ``plain`` is the text to judge, without Markdown and surrounding white space."""
 
     index: int
@@ -80,12 +80,12 @@ class Sentence(Struct, frozen=True, kw_only=True):
     plain: str
     in_code: bool = False
     complete: bool = True
-    """False for a last sentence that the upstream cut off: one without an end mark in a reply that reached its length
+    """False for a final sentence that the upstream cut off: one without an end mark, in a reply that reached its length
     limit."""
 
 
 class SentencesBefore(Sequence[Sentence]):
-    """The first ``count`` of ``sentences``, without a copy."""
+    """A view of the first ``count`` of ``sentences``, without copying them."""
 
     def __init__(self, sentences: Sequence[Sentence], count: int) -> None:
         self._sentences = sentences
@@ -114,9 +114,9 @@ class Claim:
     ``text`` is the text that the judge reads, and ``span`` is its position in the reply. ``context`` is preceding text
     that is needed to understand a pronoun, a connective or a list item. ``question`` is the question that the claim
     answers, if the claim depends on one. The question isn't judged, but determines which of several things in the
-    evidence is meant. If ``question_known`` is False, the claim ("Yes.") answers a question that isn't known, so no
-    evidence can support it. ``parts`` are the parts into which an LLM split the claim. If ``correctable`` is False, no
-    correction may replace the claim, because part of it isn't in the reply.
+    evidence the claim refers to. If ``question_known`` is False, the claim ("Yes.") answers a question that isn't
+    known, so no evidence can support it. ``parts`` are the parts into which an LLM split the claim. If ``correctable``
+    is False, no correction may replace the claim, because part of it isn't in the reply.
     """
 
     text: str
@@ -164,8 +164,8 @@ class Evidence:
 class Windowing:
     """How chunks are cut. A window ends after ``sentences`` sentences or before it would exceed ``tokens`` tokens,
     whichever comes first. It repeats the last ``overlap`` sentences of the previous window. The embedded model was
-    trained with the defaults. It reads a claim against several windows at once, so the windows don't need to overlap.
-    """
+    trained with the defaults. That model reads a claim against several windows at once, so the windows don't need to
+    overlap."""
 
     sentences: int = 12
     tokens: int = 128
@@ -196,9 +196,9 @@ class UnsupportedSpan:
 
 
 class Probabilities(Struct, frozen=True):
-    """The output of a cross-encoder for one (evidence, claim) pair: three probabilities that sum to 1. From a scorer
-    that fuses windows, ``parts`` holds the output for each part of ``EvidenceWindows``. ``spans`` are the unsupported
-    parts of the claim, if the scorer reports them."""
+    """The output of a cross-encoder for one (evidence, claim) pair: three probabilities that sum to 1. If the scorer
+    fuses windows, ``parts`` holds the output for each part of ``EvidenceWindows``. ``spans`` are the unsupported parts
+    of the claim, if the scorer reports them."""
 
     entailed: float
     neutral: float
@@ -208,7 +208,7 @@ class Probabilities(Struct, frozen=True):
     stage: int = 0
     """The position in the cascade of the judge that produced the probabilities; 0 for a single judge."""
     provisional: bool = False
-    """Whether the judge that should have decided (in a cascade) has failed. Another request may then get a different
+    """Whether the judge in a cascade that should have decided has failed. If so, another request may get a different
     score."""
     second: "Probabilities | None" = None
     """The probabilities from a larger encoder that read all of the evidence together, if the judge has one."""
@@ -236,7 +236,7 @@ class ClaimVerdict:
     ``judge_error``, ``unavailable``, ``skipped``, or ``language`` (the model does not support the claim's language).
 
     ``escalated`` means that the verdict comes from an LLM and does not depend on thresholds; ``explanation`` is then
-    the LLM's reasoning. ``correction`` is the statement that the documents support instead of a contradicted claim, if
+    the LLM's reasoning. ``correction`` is a statement, supported by the documents, to replace a contradicted claim, if
     an LLM gave one. ``corrected`` has the verdicts on the sentence with its corrections.
     """
 
@@ -290,8 +290,8 @@ class ClaimVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocatedStatement:
-    """A statement and its origin: the document at ``document_index``, or, without one, the reply or an ``earlier``
-    reply of the same run. ``span`` is its position in that text."""
+    """A statement and its origin: the document at ``document_index`` or, if that is None, the reply or an ``earlier``
+    reply in the same run. ``span`` is its position in that text."""
 
     text: str
     span: Span
@@ -328,10 +328,10 @@ class Consistency:
 
 
 class Standing(StrEnum):
-    """Says whether characters of a reply have been checked."""
+    """Whether characters of a reply have been checked."""
 
     JUDGED = "judged"
-    """Text in a claim with a verdict, or text that a document contains literally."""
+    """Text in a claim with a verdict, or text that a document contains verbatim."""
     HARMLESS = "harmless"
     """Text that states nothing (``judges.claims.harmless``), white space, punctuation or markup."""
     UNJUDGED = "unjudged"
@@ -350,7 +350,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class SentenceVerdict(Struct, frozen=True, kw_only=True):
-    """A sentence and the verdicts of its claims; ``label`` is the worst label among them (contradicted, then
+    """A sentence and the verdicts of its claims; ``label`` is the worst label among the claims (contradicted, then
     unverifiable)."""
 
     sentence: Sentence
@@ -384,8 +384,8 @@ class GroundingReport(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionPart:
-    """A part of a question. ``in_documents`` means that a sentence in the documents is about it; ``in_reply`` means
-    that a claim in the reply is about it."""
+    """A part of a question. ``in_documents`` means that a sentence in the documents is about this part; ``in_reply``
+    means that a claim in the reply is."""
 
     text: str
     in_documents: bool

@@ -15,7 +15,7 @@ from app.settings import load_settings
 def _configure(dialect: str, **target: Any) -> None:
     context.configure(
         target_metadata=metadata,
-        # SQLite can roll back DDL too, if the driver does not manage transactions.
+        # SQLite can roll back DDL too, unless the driver manages transactions.
         transactional_ddl=True,
         # SQLite cannot alter most things in place; batch mode copies the table.
         render_as_batch=True,
@@ -31,7 +31,7 @@ def _migrate(connection: Connection) -> None:
 
 
 async def _online(url: str) -> None:
-    # Copying a large event log takes long.
+    # Copying a large event log takes a long time.
     database = Database(url, command_timeout_s=None)
     try:
         async with database.migrating() as connection:

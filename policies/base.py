@@ -60,15 +60,14 @@ class RulesError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentNeeds:
-    """The information about documents that a policy's rules need. By default, the rules need nothing beyond the
-    request."""
+    """What a policy's rules need to know about the documents. By default, they need nothing beyond the request."""
 
     compares: bool = False
     """Whether the documents are compared with each other (``PolicyInputs.conflicts``)."""
     reads_texts: bool = False
     """Whether the texts of the documents are read. Not every log contains them."""
     takes_any_relevance: bool = False
-    """Whether relevance scores can be outside 0 to 1."""
+    """Whether relevance scores outside 0 to 1 are accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,7 @@ class ClaimRepairs(Protocol):
         ...
 
     def is_stripped(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
-        """Return whether the sentence with ``claim`` is left out."""
+        """Return whether the sentence that contains ``claim`` is left out."""
         ...
 
     def leaves_out_unjudged(self, *, replaceable: bool) -> bool:
@@ -110,7 +109,7 @@ class ReplyNeeds:
     stream_mode: str | None = None
     """The stream mode (``live``, ``hold`` or ``final``); None leaves it to other policies."""
     blocks_at_end: tuple[str, ...] = ()
-    """The names of the rules that block and are decided only when the reply is complete."""
+    """The names of the blocking rules that can be decided only when the reply is complete."""
     reasoning_action: str = "pass"
     """The action for reasoning: ``pass``, ``judge`` or ``drop``."""
     tool_call_action: str = "pass"
@@ -126,7 +125,7 @@ class ReplyNeeds:
     strips: bool = False
     """Whether text may be left out."""
     evidence_from_tools: bool = False
-    """Whether tool messages count among the documents."""
+    """Whether tool messages count as documents."""
     consistency_check: bool = False
     """Whether the claims are compared with each other."""
     valid_citations: bool = False
@@ -182,13 +181,13 @@ class GatewayFacts:
 
 
 class Category(ABC):
-    """A kind of policy: the model of its rules, and the evaluation of rules. Arguments named ``rules`` are instances of
+    """A kind of policy: its rules model and the evaluation of its rules. Arguments named ``rules`` are instances of
     that model."""
 
     name: ClassVar[str]
     rules: ClassVar[type[Rules]]
     subjects: ClassVar[frozenset[PolicySubject]]
-    """The subjects about which the category decides. It is evaluated only for these subjects."""
+    """The subjects that the category decides about; it is evaluated only for these."""
 
     @abstractmethod
     def evaluate(self, phase: Phase, rules: Any, inputs: PolicyInputs) -> CategoryResult | None:
@@ -196,7 +195,7 @@ class Category(ABC):
         made."""
 
     def document_needs(self, rules: Any) -> DocumentNeeds:
-        """Return the information about documents that a policy with ``rules`` needs."""
+        """Return what a policy with ``rules`` needs to know about the documents."""
         return DocumentNeeds()
 
     def reply_needs(self, rules: Any) -> ReplyNeeds:

@@ -66,7 +66,7 @@ def evaluate_policy(policy: Policy, phase: Phase, inputs: PolicyInputs) -> Polic
 
 
 def evaluate_policies(policies: Sequence[Policy], phase: Phase, inputs: PolicyInputs) -> list[PolicyResult]:
-    """Evaluate ``policies`` in their order, leaving out those whose category checks nothing at ``phase``."""
+    """Evaluate ``policies`` in order, leaving out those whose category checks nothing at ``phase``."""
     results = (evaluate_policy(policy, phase, inputs) for policy in policies)
     return [result for result in results if result is not None]
 

@@ -109,9 +109,9 @@ class PolicySet:
         return ReplySettings.of(self.by_subject[PolicySubject.REPLY])
 
     def blocked_before_call(self, inputs: PolicyInputs) -> BlockedRequest | None:
-        """Decide, before the upstream is called, whether the reply is blocked regardless of its content. The reason may
-        be scores, unsupported claims or a confidence that the caller reports. It may also be that citations are
-        required, but there are no documents. Return None if the reply is not blocked. ``inputs`` are the same as for
+        """Decide, before the upstream is called, whether the reply is blocked regardless of its content. The caller may
+        have reported scores, unsupported claims or a confidence that block it, or citations may be required although
+        there are no documents. Return None if the reply is not blocked. ``inputs`` are the same as for
         ``evaluate_reply``. Call this only if the ``before_workflow`` decisions allow the request."""
         evaluation = self.evaluate_reply(inputs)
         opening = evaluation.start_before_call()
@@ -138,7 +138,7 @@ def priority_order(policy: Policy) -> tuple[int, int, str, str]:
 
 
 class PolicyEngine:
-    """An immutable snapshot of the policies. After each change, the gateway uses a new engine.
+    """An immutable snapshot of the policies. After each change, the gateway creates a new engine.
 
     Args:
         policies: all policies; disabled ones are ignored.
@@ -177,7 +177,8 @@ class PolicyEngine:
         if found is None:
             found = _Scoped.of([p for p in self._enabled if p.scope.covers(agent=agent, model=model, key=key)])
             if len(self._in_scope) >= _LARGEST_CACHE:
-                # Clients choose agents and models, so the cache must be bounded: the oldest entry is evicted.
+                # Clients choose agents and models, so the cache is bounded: when it is full, the oldest entry is
+                # evicted.
                 self._in_scope.pop(next(iter(self._in_scope)))
             self._in_scope[request] = found
         return found.any_unit if found.any_unit is not None else _split(found.policies, unit)
@@ -211,7 +212,7 @@ def _is_enforced(policy: Policy, unit: str | None) -> bool:
     if policy.canary_percent >= 100:
         return True
     # The policy id is hashed too, so that two canaries don't always apply to the same requests. The version isn't
-    # hashed, so that an increased share still includes all earlier units.
+    # hashed, so that raising the percentage keeps all earlier units in the canary.
     return unit is not None and _uniform(f"{policy.id}/{unit}") * 100 < policy.canary_percent
 
 

@@ -45,8 +45,8 @@ def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
 
 
 def without_derived(category: str, rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove each rule whose default depends on other rules, if its value is the default that applies when no rule is
-    set. Such a value wasn't set explicitly, so it must change together with the rules on which it depends."""
+    """Remove each rule whose default depends on other rules and whose value is the default for an empty set of rules.
+    Such a value wasn't set explicitly, so it must follow the rules that it depends on."""
     model = CATEGORIES[category].rules if category in CATEGORIES else Rules
     derived = {name for name, field in model.model_fields.items() if field.default_factory is not None}
     usual = model().model_dump(mode="json", include=derived) if derived else {}

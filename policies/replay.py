@@ -18,7 +18,7 @@ CUT_OFF = "reply_cut_off"
 DOCUMENTS = "documents_differ"
 """The judge would see different documents."""
 NOT_JUDGED = "not_judged"
-"""The reply was not judged, and now it would be."""
+"""The reply was not judged, but now it would be."""
 THRESHOLDS = "judged_by_other_thresholds"
 """With the new thresholds, the judge would check a claim against different evidence."""
 MORE_CLAIMS = "more_claims"
@@ -34,14 +34,14 @@ ANSWER = "answer"
 CONFLICTS = "conflicts"
 """The documents would be compared with each other."""
 INSTRUCTIONS = "injected_instructions"
-"""The documents would be searched for instructions, and the log doesn't have their texts."""
+"""The documents would be searched for instructions, but the log doesn't contain their texts."""
 STANDINGS = "standings"
 """It is unknown which text of the reply was unjudged, how much text would be unjudged, or which citations would be left
 out with it."""
 CORRECTIONS = "corrections"
-"""A contradicted claim would need a correction, and the log has none that was judged."""
+"""A contradicted claim would need a correction, but the log has none that was judged."""
 TOOLS = "evidence_from_tools"
-"""Tool messages would count among the documents, or no longer count."""
+"""Tool messages would now count as documents, or would no longer do so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +66,11 @@ class ChoiceLog:
 class RequestLog:
     """The data logged about a request.
 
-    ``late`` is the number of documents, at the end of ``chunks``, that arrived with the reply. ``dropped`` holds the
-    positions of documents that policies dropped. ``judging`` is None if the reply was not to be judged. ``blocked``
-    means that a policy blocked the request. ``tools`` says whether policies counted tool messages as documents; it is
-    None if the request itself decided this. ``conflicts`` is the result of comparing the documents, or None if they
-    were not compared.
+    ``late`` is the number of documents that arrived with the reply; they are at the end of ``chunks``. ``dropped``
+    holds the positions of documents that policies dropped. ``judging`` is None if the reply wasn't supposed to be
+    judged. ``blocked`` means that a policy blocked the request. ``tools`` says whether policies counted tool messages
+    as documents; it is None if the request itself decided this. ``conflicts`` is the result of comparing the documents,
+    or None if they were not compared.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -89,7 +89,7 @@ class RequestLog:
 class ReplayResult:
     """The policies' decisions on a logged request. ``action`` is the overall action: ``allow``, ``warn`` or ``block``.
 
-    ``doubts`` lists the reasons why a live request could have a different outcome; it is empty if there are none.
+    ``doubts`` lists the reasons why a live request could have a different outcome.
     """
 
     action: Action
@@ -246,8 +246,8 @@ class _ChoiceReplay:
             self.doubts.add(ANSWER)
 
     def _on_kept(self, dropped: frozenset[int]) -> PolicyInputs:
-        """Return the inputs with the documents that are not ``dropped``. If these differ from the documents that the
-        reply was judged against, the verdicts are an approximation."""
+        """Return the inputs without the ``dropped`` documents. If the remaining documents differ from those that the
+        reply was judged against, the verdicts are approximate."""
         choice, inputs = self._choice, self._choice.inputs
         seen = max(choice.positions, default=-1)
         kept = [position for position in range(len(self._log.chunks)) if position not in dropped]

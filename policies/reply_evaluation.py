@@ -43,9 +43,8 @@ class ReplySettings:
     """The strictest mode among the policies; ``final`` is stricter than ``hold``, which is stricter than ``live``. A
     rule in ``held_to_end_by`` turns ``hold`` into ``final``."""
     held_to_end_by: tuple[str, ...]
-    """The distinct names of the rules that block and are decided only at the end. Text that these rules may block must
-    not be sent before the end. The tuple is empty if the mode would not be ``hold`` without these rules.
-    """
+    """The distinct names of the blocking rules that can be decided only at the end. Text that these rules may block
+    must not be sent before the end. The tuple is empty if the mode would not be ``hold`` without these rules."""
     reasoning_action: str
     """The strictest action among the policies: ``drop``, then ``judge``, then ``pass``."""
     tool_call_action: str
@@ -53,13 +52,13 @@ class ReplySettings:
     withholds_unjudged: bool
     """Whether at least one policy withholds unjudged text, by stripping it or blocking the reply."""
     reads_standings: bool
-    """Whether the delivered text can depend on the standing of the text."""
+    """Whether the delivered text can depend on which text is unjudged."""
     wants_citations: bool
     """Whether at least one policy requires replies with claims to cite documents."""
     corrects: bool
     """Whether at least one policy replaces contradicted claims with corrections."""
     evidence_from_tools: bool
-    """Whether at least one policy counts tool messages among the documents."""
+    """Whether at least one policy counts tool messages as documents."""
     consistency_check: bool
     """Whether at least one policy compares the claims with each other."""
     valid_citations: bool
@@ -184,7 +183,7 @@ class ReplyEvaluation:
         self._decisions: list[Decision] = []
         self._claims: list[ClaimVerdict] = []
         self._unjudged: list[UnjudgedText] = []
-        # By policy and version, because two versions of a policy apply in a run that began before it was changed.
+        # By policy and version: if a policy changes during a run, both versions apply to the run.
         self._withheld: dict[tuple[str, int], set[int]] = {(policy.id, policy.version): set() for policy in policies}
         self._blocking: set[tuple[str, int]] = set()
         self._spent_ms = dict.fromkeys(self._withheld, 0.0)
@@ -225,8 +224,8 @@ class ReplyEvaluation:
         return structs.replace(known, decisions=tuple(result.decision for result in before))
 
     def start_before_call(self) -> CombinedDecision:
-        """Like ``start``, but before the upstream is called. Also run the checks whose result no reply can change, such
-        as those of a reported confidence or of required citations without documents."""
+        """Like ``start``, but for use before the upstream is called. Also run the checks whose result no reply can
+        change, such as those of a reported confidence, or of required citations when there are no documents."""
         opening = self.start()
         if self._closed or not self._policies:
             return opening
@@ -259,7 +258,7 @@ class ReplyEvaluation:
         every = [needs.repairs for needs in self.settings.needs if needs.repairs is not None]
         corrected: tuple[ClaimVerdict, ...] = ()
         if any(repairs.is_corrected(claim, replaceable=replaceable) for repairs in every for claim in claims):
-            # The corrections of a sentence were judged together, so they are also put into it together.
+            # The corrections of a sentence were judged together, so they are also applied together.
             corrected = tuple(claim for claim in claims if claim.correction is not None)
         failed = [claim for claim in claims if claim not in corrected]
         uncorrected = any(repairs.needs_correction(claim) for repairs in every for claim in failed)
@@ -410,7 +409,7 @@ class ReplyEvaluation:
 
 
 def trust_of(claims: Iterable[ClaimVerdict]) -> float | None:
-    """Return the share of supported claims, or None without claims."""
+    """Return the share of supported claims, or None if there are no claims."""
     labels = [claim.label for claim in claims]
     return labels.count(Label.SUPPORTED) / len(labels) if labels else None
 

@@ -153,8 +153,8 @@ class Citation:
         return replace(self, document_index=next(iter(moved), None), other_documents=moved[1:])
 
     def attributed(self, claims: Iterable[ClaimVerdict]) -> "Citation":
-        """Return the citation with the document that supports ``claims``, which are those of its sentence. If none
-        does, the document stays the same."""
+        """Return the citation with its document set to the one that supports ``claims``, the claims of its sentence. If
+        no document does, return it unchanged."""
         if not self.other_documents:
             return self
         supported = [claim for claim in claims if claim.label is Label.SUPPORTED]
@@ -175,7 +175,7 @@ def _support(claim: ClaimVerdict, document: int) -> float:
 
 
 INVISIBLE = "invisible"
-"""The kind of unjudged text that consists of invisible characters."""
+"""The kind of unjudged text made up of invisible characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class UnjudgedText:
 
     @property
     def excerpt(self) -> str:
-        """The beginning of the text, as reasons quote it, or an ellipsis if the text was not kept."""
+        """The beginning of the text, as quoted in reasons, or an ellipsis if the text was not kept."""
         text = self.text.strip()
         return text if 0 < len(text) <= _EXCERPT_CHARS else f"{text[:_EXCERPT_CHARS]}…"
 

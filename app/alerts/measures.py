@@ -55,8 +55,8 @@ def _of_totals(metric: str, totals: RequestStats) -> float | None:
 
 
 async def _ratio(database: Database, filter: EventFilter, condition: ColumnElement[bool]) -> tuple[float | None, int]:
-    """Return the share of requests with documents that meet ``condition``, and the number of requests with documents.
-    Reads every row in the window."""
+    """Among requests with documents, return the share that meets ``condition``, and the number of requests. Reads every
+    row in the window."""
     with_documents = requests.c.documents > 0
     query = requests_matching(filter, func.count(), func.count().filter(condition)).where(with_documents)
     async with database.read() as connection:

@@ -148,8 +148,8 @@ class AlertStore:
     # State
 
     async def claim_due(self, now: datetime) -> AlertRule | None:
-        """Return a rule that is due for a check, and schedule its next check. A due rule is returned to only one of the
-        callers in all workers."""
+        """Return a rule that is due to be checked, and schedule its next check. Each due rule is returned to only one
+        caller across all workers."""
         # If a rule's next check is far in the future, the clock of the worker that scheduled it may be wrong. Treat the
         # rule as due.
         due = or_(_rules.due_at <= now, _rules.due_at > now + timedelta(days=1))

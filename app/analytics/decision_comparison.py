@@ -32,7 +32,7 @@ class DecidedDifferently:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionComparison:
     """``requests`` is the number of requests on which both policies decided. ``moves`` counts the requests on which the
-    policies disagree, by the action of each policy. ``items`` lists the newest of the requests in ``moves``."""
+    policies disagree, by each policy's action. ``items`` lists the newest of the requests in ``moves``."""
 
     requests: int
     moves: Sequence[tuple[str, str, int]]

@@ -17,7 +17,8 @@ _FLAGS = {action.value: severity for action, severity in SEVERITY.items() if act
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlaggedRequests:
-    """The number of requests that a policy flagged, enforced and in shadow mode, by its strictest action on each."""
+    """The number of requests that a policy flagged, by its strictest action on each. Enforced and shadow decisions are
+    counted separately."""
 
     enforced: Counter[str] = field(default_factory=Counter)
     shadow: Counter[str] = field(default_factory=Counter)
@@ -29,8 +30,8 @@ class FlaggedRequests:
 async def count_flagged_requests(
     database: Database, *, since: datetime, policy_id: str | None = None
 ) -> Mapping[str, FlaggedRequests]:
-    """Count the requests since ``since`` that policies flagged, by policy id. A policy flags a request if its strictest
-    action isn't ``allow``.
+    """Count the requests flagged since ``since``, by policy id. A policy flags a request if its strictest action isn't
+    ``allow``.
 
     Raises DatabaseUnavailableError.
     """

@@ -12,9 +12,9 @@ from app.events.filters import EventFilter
 from app.events.sql_conditions import requests_matching
 
 _LEAST = 5
-"""A change of a model is reported only if two numbers are at least this large. The first is the number of requests to
-the model in both periods. The second is the number of requests to expect, given the model's share of the traffic,
-while it isn't used. If this number is small, the model may be missing by chance."""
+"""A change is reported only if two numbers are at least this large: the model's requests in both periods, and the
+requests that its share of the traffic predicts for the time when it isn't used. If the second number is small, the
+model may be missing by chance."""
 
 Usage = Mapping[datetime, TokenTotals]
 

@@ -93,7 +93,7 @@ def _was_bad(row: Any) -> bool | None:
 
 
 async def _counted(connection: AsyncConnection, filter: EventFilter, policy_id: str | None) -> list[Any]:
-    """Count the requests with feedback, grouped by policy, by the outcome of the policies, and by the feedback.
+    """Count the requests with feedback, grouped by policy, by what the policies decided, and by the feedback.
 
     ``flagged`` means that the policy made a decision other than ``allow``; ``any_flagged`` means that some enforced
     policy did. ``outcome`` and ``reply`` are the feedback on the request, and ``own`` is the feedback on a decision of

@@ -13,7 +13,7 @@ from app.events.filters import EventFilter
 from app.events.queries import EventQueries
 
 MOST_COUNTED = 5_000
-"""The maximum number of requests to read. Counts that the hourly statistics provide include all requests."""
+"""The maximum number of requests to read. Counts taken from the hourly statistics include all requests."""
 _MOST_VALUES = 50
 _NAMED = {"action": "action", "verdict": "verdict", "status": "status", "key": "key_prefix"}
 _BANDS: Mapping[str, tuple[str, Sequence[float | None]]] = {

@@ -30,8 +30,8 @@ _OF_RUNS = "runs."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRun:
-    """A run and its score. ``flags`` maps the id of each request in the run to True if an enforced policy flagged the
-    request, otherwise to False."""
+    """A run and its score. ``flags`` maps the id of each request in the run to whether an enforced policy flagged
+    it."""
 
     ts: datetime
     flags: Mapping[str, bool]

@@ -43,11 +43,11 @@ async def calibrate(
     ``allowed`` selects all allowed runs, unless labels or feedback say otherwise, and ``marked`` selects only runs that
     labels or feedback call good.
 
-    Labels of the reply's claims have priority, if there are enough of them (see ``labelled_replies``). Feedback on the
+    Labels of the reply's claims take priority if there are enough of them (see ``labelled_replies``). Feedback on the
     reply comes next: a correct reply is good, an incorrect one is bad. Feedback on the outcome comes last: a reply that
     was rightly allowed or wrongly flagged is good. A run of several requests is bad if any of its requests is bad.
-    ``origins`` counts the good and bad runs by the basis for calling them good or bad. Reads at most ``most`` runs,
-    newest first. Raises DatabaseUnavailableError.
+    ``origins`` counts the good and bad runs by the basis for that judgement. Reads at most ``most`` runs, newest first.
+    Raises DatabaseUnavailableError.
     """
     scored = await scored_runs(database, filter, source=source, score=score, most=most)
     ids = [id for one in scored for id in one.flags]
@@ -65,8 +65,8 @@ class _People:
     grounded: Mapping[str, bool]
 
     def was_bad(self, one: ScoredRun) -> tuple[bool | None, Origin]:
-        """Return whether the run was bad, and the basis for this (labels or feedback). If neither labels nor feedback
-        exist for the run, return None and ``actions``."""
+        """Return whether the run was bad, and the basis for this (labels or feedback). If the run has neither, return
+        None and ``actions``."""
         bad: bool | None = None
         origin: Origin = "actions"
         for id, flagged in one.flags.items():

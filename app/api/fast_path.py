@@ -57,7 +57,7 @@ class GatewayApp(FastAPI):
         await self.entry(scope, receive, send)
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """FastAPI itself."""
+        """Handle a call with FastAPI itself."""
         await super().__call__(scope, receive, send)
 
 

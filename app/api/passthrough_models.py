@@ -16,7 +16,7 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 class UnreadableFormError(ValueError):
-    """A form that another parser might read differently."""
+    """Another parser might read the form differently."""
 
 
 def models_in_url(path: str, query: str) -> Iterator[str]:

@@ -55,8 +55,8 @@ async def read_body(request: Request, *, limit: int, headers: Mapping[str, str] 
 def _inflate(
     inflater: "zlib._Decompress", data: bytes, body: bytearray, *, encoding: str, limit: int
 ) -> "zlib._Decompress":
-    """Append the decompressed ``data`` to ``body``. Return the decompressor for the data that follows. It is a new one
-    if another gzip member has begun. Raises zlib.error for invalid data, and for any other data after the end.
+    """Append the decompressed ``data`` to ``body``. Return the decompressor for the data that follows, which is a new
+    one if another gzip member has begun. Raises zlib.error for invalid data, or for any other data after the end.
     """
     for at in range(0, len(data), _SLICE):
         rest = data[at : at + _SLICE]

@@ -20,8 +20,8 @@ _SESSIONS = "session_key"
 
 
 class AdminAuth:
-    """Checks the admin token. If ``open`` has just created the token, ``created`` is the token, so that it can be shown
-    once; otherwise it is None.
+    """Checks the admin token. ``created`` is the token if ``open`` has just created it, so that it can be shown once.
+    Otherwise, it is None.
 
     ``id`` identifies the token in sessions. It is the same on every worker and after restarts, and reveals no part of
     the token. ``session_key`` signs forms. It is the same on every worker and differs between installations and tokens.

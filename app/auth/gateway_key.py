@@ -79,8 +79,8 @@ class GatewayKey:
         raise KeyLimitError(message, code="model_not_allowed", param=param)
 
     def check_body(self, body: Mapping[str, Any]) -> None:
-        """Check every model that ``body`` names in ``model``, in other fields from which some upstreams read a model,
-        or in its tools. Raises KeyLimitError."""
+        """Check every model that ``body`` names in ``model``, in other fields that some upstreams read a model from, or
+        in its tools. Raises KeyLimitError."""
         if not self.models:
             return
         model = body.get("model")
@@ -99,13 +99,13 @@ class GatewayKey:
                         self.check_model(found if isinstance(found, str) else None, param=name)
 
     def check_query(self, query: str) -> None:
-        """Check every model that the query of a URL names. Raises KeyLimitError."""
+        """Check every model that a URL's query string names. Raises KeyLimitError."""
         for name, value in parse_qsl(query, keep_blank_values=True) if self.models else ():
             if is_model_field(name.removesuffix("[]")):
                 self.check_model(value, param=name)
 
     def check_headers(self, headers: Sequence[tuple[str, str]]) -> None:
-        """Check every model that a header names. Some proxies let clients choose a model this way. Raises
+        """Check every model that a header names. Some proxies let clients choose a model by header. Raises
         KeyLimitError."""
         for name, value in headers if self.models else ():
             if is_model_field(name):

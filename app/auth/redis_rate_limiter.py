@@ -13,13 +13,13 @@ from app.settings import SettingsError
 _log = structlog.stdlib.get_logger(__name__)
 _SETTING = "GROUNDLANE_REDIS_URL"
 _ANSWER_S = 0.25
-"""Maximum time that a request waits for Redis."""
+"""The maximum time that a request waits for Redis."""
 _CONNECTIONS = 32
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 10.0
 _MICROSECONDS = 1e6
 
-# A bucket is stored as the time at which it will be full, according to the Redis clock. A full bucket is deleted. Times
-# are in microseconds, with a tolerance of one for rounding.
+# A bucket is stored as the time when it will be full, according to the Redis clock. A full bucket is deleted. Times are
+# in microseconds, with a tolerance of one for rounding.
 _TAKE = """
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]

@@ -35,8 +35,8 @@ class TraceShare:
 
 
 class ShareLinks:
-    """The shares in a database. ``key`` signs the tokens. A share ends after ``longest`` at the latest, even if it was
-    created when the limit was higher. Changes are recorded in the audit log. All methods except ``token`` raise
+    """The shares in a database. ``key`` signs the tokens. A share lasts at most ``longest``, even if it was created
+    when the limit was higher. Changes are recorded in the audit log. All methods except ``token`` raise
     DatabaseUnavailableError."""
 
     def __init__(self, database: Database, key: bytes, *, longest: timedelta) -> None:

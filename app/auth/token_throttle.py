@@ -1,4 +1,4 @@
-"""Logs and counts wrong admin tokens, and delays responses longer with each wrong token from an address."""
+"""Logs and counts wrong admin tokens, and delays the response longer with each wrong token from the same address."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ class WrongTokens:
         self._seen: dict[str | None, tuple[int, float]] = {}
 
     async def refuse(self, address: str | None) -> None:
-        """Record a wrong token from ``address``, and wait until the response may be sent."""
+        """Record a wrong token from ``address``, and wait until the response can be sent."""
         await self._sleep(min(_LONGEST_S, _FIRST_S * 2.0 ** min(self.note(address), 10)))
 
     def note(self, address: str | None) -> int:

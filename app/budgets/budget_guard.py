@@ -31,10 +31,9 @@ class BudgetGuard:
 
     A request is admitted if none of its budgets is used up. The same transaction counts the request, so a request
     budget is never exceeded. Tokens and cost are known only afterwards, so requests in flight can exceed a token or
-    cost budget. If the database is unavailable, requests are admitted, and their counts are kept in memory until it is
-    back.
+    cost budget. While the database is unavailable, requests are admitted and their counts are kept in memory.
 
-    Each transaction also writes the waiting counts of other requests. It therefore runs in a separate task, which
+    Each transaction also writes the pending counts of other requests. It therefore runs in a separate task, which
     finishes even if the request that started it is cancelled.
     """
 
@@ -48,7 +47,7 @@ class BudgetGuard:
         self._scope.start(self._write_waiting())
 
     async def aclose(self) -> None:
-        """Write the waiting counts and stop."""
+        """Write the pending counts and stop."""
         await self._scope.aclose()
         await self._transactions.join()
         await self._flush()
@@ -126,7 +125,7 @@ class BudgetGuard:
                     "that it can't count. An operator can add the price to the file in GROUNDLANE_PRICES."
                 )
 
-    # Waiting counts
+    # Pending counts
 
     def _add(self, budget: Budget, now: datetime, used: int, *, unpriced: int = 0) -> None:
         name = budget.id, period_of(budget.period, now)

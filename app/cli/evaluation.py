@@ -29,7 +29,7 @@ _INTERRUPTED = 130
 _TERMINATED = 143
 _LONG = 200
 """The minimum number of cases for which several processes are faster than one. Judging this many cases takes about ten
-seconds, and starting the processes takes two."""
+seconds, and starting the processes about two."""
 
 
 class Metric(StrEnum):
@@ -134,7 +134,7 @@ def run(
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work``. Except on Windows, use uvloop, because it leaves more CPU time for the judge."""
+    """Run ``work``. Uses uvloop, except on Windows, because it leaves more CPU time for the judge."""
     if sys.platform == "win32":
         import asyncio
 

@@ -193,7 +193,7 @@ def warn_of_unknown_settings() -> None:
 
 
 def shown_host(host: str) -> str:
-    """Return the host to use in URLs, on this machine, for a server that listens on ``host``."""
+    """Return the host to use in URLs, from this machine, for a server that listens on ``host``."""
     with suppress(ValueError):
         if ip_address(host).is_unspecified:
             return "localhost"

@@ -113,7 +113,8 @@ def _at(url: str | None, work: Callable[["PolicyTarget"], Awaitable[T]]) -> T:
 
 
 def _facts(settings: Settings) -> "GatewayFacts":
-    """Derive facts about the gateways from ``settings``, which don't include gateway keys. Raises SettingsError."""
+    """Derive facts about the gateways from ``settings``. The settings don't include gateway keys. Raises
+    SettingsError."""
     from app.config import load_config
     from app.upstream.router import Router
     from policies.policy_warnings import GatewayFacts

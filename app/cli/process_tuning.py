@@ -10,14 +10,13 @@ import sys
 from typing import Final
 
 _GENERATIONS: Final = (2_000, 2, 2**31 - 1)
-"""The number of container objects that are allocated before the youngest generation is collected, and the number of
-such collections before the middle generation is collected too. Both are small, so that a collection traverses few
+"""The number of allocated container objects that triggers a collection of the youngest generation, and the number of
+such collections that triggers a collection of the middle generation. Both are small, so that a collection traverses few
 objects. The oldest generation is collected only by ``collect_regularly``."""
 
 _SWITCH_S: Final = 0.001
-"""Seconds until a thread passes the interpreter lock on to a waiting thread. The event loop needs the lock several
-times to answer a request, so with Python's default of 5 ms, a few busy threads would delay each answer considerably.
-"""
+"""Seconds until a thread hands the interpreter lock to a waiting thread. The event loop needs the lock several times
+per request, so with Python's default of 5 ms, a few busy threads would delay each response considerably."""
 
 _EVERY_S: Final = 10.0
 _FEW_BLOCKS: Final = 60_000
@@ -29,7 +28,7 @@ _MOST_SKIPPED: Final = 60
 
 def tune() -> None:
     """Tune this process. Call this once, after startup. It excludes all existing objects from collections, because
-    traversing modules and models takes longer than traversing the objects of a second's worth of requests."""
+    traversing modules and models takes longer than traversing the objects that a second of requests creates."""
     sys.setswitchinterval(_SWITCH_S)
     gc.collect()
     gc.freeze()
@@ -37,8 +36,8 @@ def tune() -> None:
 
 
 async def collect_regularly() -> None:
-    """Run a full collection when it is due and takes little time, that is, while no long text is being read. If this
-    isn't the case for ten minutes, run it anyway."""
+    """Run a full collection when one is due and will be quick, that is, while no long text is being read. If that
+    doesn't happen for ten minutes, run it anyway."""
     blocks, skipped = sys.getallocatedblocks(), 0
     while True:
         await asyncio.sleep(_EVERY_S)

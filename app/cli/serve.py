@@ -28,12 +28,12 @@ from judges.cross_encoder import open_scorer
 from judges.cross_encoder.model_files import cores
 
 _KEEP_ALIVE_S = 75
-"""Seconds for which an idle connection is kept open. Clients and load balancers keep idle connections for less time, so
-they never reuse a connection that the gateway has closed."""
+"""Seconds to keep an idle connection open. Clients and load balancers close idle connections sooner, so they never
+reuse a connection that the gateway has closed."""
 
 _WORKER_TIMEOUT_S = 120
-"""Seconds until an unresponsive worker is replaced. The new worker must be ready within the same time. The time is long
-because large judges load slowly, especially several at once on a busy machine."""
+"""Seconds until an unresponsive worker is replaced. The new worker must be ready within the same time. The limit is
+high because large judges load slowly, especially several at once on a busy machine."""
 
 
 def check_address(host: str, port: int) -> None:
@@ -122,8 +122,8 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
 
 @contextmanager
 def _shared_by_workers(workers: int, settings: Settings) -> Iterator[None]:
-    """Set the environment variables that multiple workers need. One is the metrics folder, which the metrics library
-    reads on import. The other is the number of threads for each judge, which is set only if it isn't configured."""
+    """Set the environment variables that multiple workers need: the metrics folder, which the metrics library reads on
+    import, and, unless it is configured, the number of threads for each judge."""
     with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
         shared = {"PROMETHEUS_MULTIPROC_DIR": folder}
         if settings.judge_threads == 0:

@@ -1,6 +1,6 @@
 """Draws charts on the server as inline SVG. They need no script and comply with the page's content security policy.
 
-An SVG stretches to the available width, so labels are HTML text around it, not inside it. Colours are CSS classes
+An SVG stretches to the available width, so labels are HTML text around the SVG, not inside it. Colours are CSS classes
 (``tone-…`` in style.css). The legend names every series, and a table below the chart has all numbers.
 """
 
@@ -83,9 +83,9 @@ def lines(
     links: Sequence[str] | None = None,
     ticks: Sequence[Markup] = (),
 ) -> Markup:
-    """Draw a line per series, with gaps where values are missing. ``top`` is the end of the y axis; by default, the
-    largest value is rounded up. ``before`` is drawn as an additional line for comparison. Each point links to its URL
-    in ``links``. ``ticks`` are drawn above."""
+    """Draw a line per series, with gaps where values are missing. ``top`` is the end of the y axis; the default is the
+    largest value, rounded up. ``before`` is drawn as an additional line for comparison. Each point links to its URL in
+    ``links``. ``ticks`` are drawn above."""
     top = top or nice_top(_largest([*series, before] if before else series))
     step = _WIDTH / max(1, len(axis))
     drawn = [
@@ -113,7 +113,7 @@ def histogram(
 
 
 def ticks(events: Iterable[tuple[float, str]]) -> list[Markup]:
-    """Draw a tick with a tooltip for each event. Its position is from 0 to 1."""
+    """Draw a tick with a tooltip for each event, given as a position from 0 to 1 and the tooltip's text."""
     drawn = []
     for at, title in events:
         x = min(max(at, 0), 1) * _WIDTH

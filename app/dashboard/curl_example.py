@@ -1,4 +1,5 @@
-"""Builds a curl command that sends a request with a document to this gateway, for people who set up a client."""
+"""Builds a curl command that sends a request with a document to this gateway, for people who are setting up a
+client."""
 
 import json
 from shlex import quote

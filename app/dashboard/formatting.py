@@ -1,4 +1,4 @@
-"""Template filters that format numbers, times and texts. They show None as a dash."""
+"""Template filters that format numbers, times and text. They show None as a dash."""
 
 import json
 from datetime import UTC, datetime
@@ -129,7 +129,7 @@ def pretty_json(value: Any) -> str:
 
 
 def code_spans(text: str) -> Markup:
-    """Show text in backticks as code."""
+    """Format text in backticks as code."""
     parts = text.split("`")
     return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 

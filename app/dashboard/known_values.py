@@ -35,7 +35,7 @@ async def distinct_values(
 
 
 async def known_keys(database: Database, others: Iterable[str | None]) -> dict[str, str]:
-    """Return the names of the gateway keys in the event log and of ``others``, by prefix and sorted by name. For a key
+    """Return the names of the gateway keys in the event log and in ``others``, by prefix, sorted by name. For a key
     that is not in the database, the name is its prefix. Raises DatabaseUnavailableError."""
     prefixes = {*await distinct_values(database, "key_prefix"), *(prefix for prefix in others if prefix)}
     names = await KeyStore(database).names(prefixes)

@@ -14,7 +14,8 @@ from app.events.queries import EventQueries
 
 LOOK_S = 1.0
 _LATE = timedelta(minutes=10)
-"""The maximum delay of a decision. A decision has the time of its request, but is written only after the reply ends."""
+"""The maximum delay before a decision is logged. Its timestamp is that of the request, but it is written after the
+reply ends."""
 _AT_ONCE = 200
 _LOOKS_PER_SESSION_CHECK = 15
 

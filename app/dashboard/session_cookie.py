@@ -1,4 +1,4 @@
-"""Session cookies of the dashboard, and the limit on sign-in attempts."""
+"""The dashboard's session cookies, and the limit on sign-in attempts."""
 
 import hmac
 import ipaddress

@@ -1,4 +1,4 @@
-"""Tables for who may do what and how much: keys, tokens, users, sessions, budgets and secrets, and their audit log."""
+"""Tables for access control: keys, tokens, users, sessions, budgets and secrets, and the audit log."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text, UniqueConstraint
 

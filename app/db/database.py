@@ -189,8 +189,8 @@ class Database:
 
 
 def _postgres_connection() -> type:
-    """Return the class of the connections to PostgreSQL. Closing one doesn't wait forever for a server that no longer
-    responds. Raises DatabaseUrlError if the driver isn't installed."""
+    """Return the class for connections to PostgreSQL. Closing such a connection doesn't wait forever for an
+    unresponsive server. Raises DatabaseUrlError if the driver isn't installed."""
     try:
         import asyncpg  # Imported here, because only PostgreSQL needs it.
     except ModuleNotFoundError:

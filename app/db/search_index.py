@@ -1,6 +1,6 @@
 """The full-text index of the event log: an FTS5 table on SQLite, and a table with a ``tsvector`` on PostgreSQL.
 
-Both are named ``request_search`` and have an entry for each request whose texts are stored. The code that inserts and
+Both are named ``request_search`` and have an entry for each request whose text is stored. The code that inserts and
 deletes events also updates the index, in the same transaction. Triggers aren't used, because they would have to read
 the rows of each request again.
 """
@@ -19,8 +19,7 @@ Entry = tuple[str, datetime, str]
 
 PER_MICROSECOND = 1_024
 """On SQLite, the row id of an entry is its time in microseconds times this number, plus its position among the entries
-of that microsecond. FTS5 therefore returns entries in order of time, and reads only those in the requested time
-range."""
+of that microsecond. FTS5 therefore returns entries in time order, and reads only those in the requested time range."""
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _LARGEST = 2**62
 _AT_ONCE = 100

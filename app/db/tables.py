@@ -117,8 +117,8 @@ REPORTS_SCORES = {
     "sqlite": "json_extract(extra, '$.choices[0].record.reported_scores') IS NOT NULL",
     "postgresql": "extra #> '{choices,0,record,reported_scores}' IS NOT NULL",
 }
-"""For each dialect, the condition that the client reported grounding scores with a request. A query must contain it
-literally to use the index of such requests."""
+"""By dialect, the SQL condition for requests whose client reported grounding scores. A query must contain it literally
+to use the index on these requests."""
 
 requests = Table(
     "requests",
@@ -271,7 +271,7 @@ runs = Table(
     Index(None, "created_at", "run_id"),
 )
 
-# The steps of a run, in order. Steps are only added, so two workers cannot overwrite each other.
+# The steps of a run, in order. They are append-only, so two workers can't overwrite each other.
 run_steps = Table(
     "run_steps",
     metadata,

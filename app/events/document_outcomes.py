@@ -6,8 +6,8 @@ from typing import Any
 from policies.types import Action, Phase
 
 KEPT, DROPPED, REFUSED, NOT_SENT = "kept", "dropped", "refused", "not_sent"
-"""``refused`` means that the document is the reason why the request was blocked. ``not_sent`` means that no policy
-objected to the document, but the request was blocked before the model was called."""
+"""``refused`` means that the request was blocked because of the document. ``not_sent`` means that no policy objected to
+the document, but the request was blocked before the model was called."""
 
 _BLOCK = Action.BLOCK.value
 _BEFORE = Phase.BEFORE_WORKFLOW.value
@@ -35,7 +35,7 @@ def _refused(decisions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str]
     for decision in decisions:
         if decision["shadow"] or decision["phase"] != _BEFORE or decision["action"] != _BLOCK:
             continue
-        # A decision with a single violation has no list of violations. Its metadata is that of the violation.
+        # A decision with a single violation has no list of violations. Its metadata describes the violation.
         metadata = decision["metadata"] or {}
         for violation in metadata.get("violations") or [{**decision, "metadata": metadata}]:
             position = (violation.get("metadata") or {}).get("document_index")

@@ -13,9 +13,9 @@ class EventFilter:
     filter selects requests, ``action`` is the action taken on the whole request. If it selects decisions, ``action`` is
     the action of the decision. ``shadow`` selects decisions by shadow policies (True) or by enforced ones (False).
 
-    The other fields select requests only. They match the verdict, the status, the prefix of the gateway key, the total
-    latency in milliseconds, the trust score, and the beginning of the id. Latency and score bounds are inclusive.
-    ``text`` is a search in the stored texts; see ``app.events.search.search_query``.
+    The other fields apply only to requests. They match the verdict, the status, the prefix of the gateway key, the
+    total latency in milliseconds, the trust score, and the beginning of the id. Latency and score bounds are inclusive.
+    ``text`` is a search of the stored text; see ``app.events.search.search_query``.
     """
 
     since: datetime | None = None

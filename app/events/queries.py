@@ -1,4 +1,4 @@
-"""Reads the event log: pages in keyset order, newest first, and the complete traces of single requests."""
+"""Reads the event log: pages in keyset order, newest first, and complete traces of individual requests."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import groupby
@@ -42,7 +42,7 @@ class EventQueries:
     async def requests(
         self, filter: EventFilter, *, limit: int, after: Key | None = None, order: Order = NEWEST_FIRST
     ) -> Page:
-        """Return up to ``limit`` requests in ``order``, without their texts.
+        """Return up to ``limit`` requests in ``order``, without their text.
 
         The number of rows read for a page is limited. If no index covers the filter, about ``MOST_READ`` requests are
         read. In a text search, ``MOST_SEARCHED`` matches are read. A page may therefore have fewer rows than ``limit``,
@@ -53,7 +53,7 @@ class EventQueries:
 
     async def newest(self, filter: EventFilter, names: Sequence[str], most: int) -> tuple[Sequence[Any], bool]:
         """Return up to ``most`` of the newest matching requests, as tuples of the columns ``names``, within the limits
-        that apply to a page. Also return True if these are all of the matching requests, otherwise False."""
+        that apply to a page. Also return whether these are all of the matching requests."""
         async with self._database.read() as connection:
             return await newest_rows(connection, filter, [requests.c[name] for name in names], most)
 
@@ -105,8 +105,8 @@ class EventQueries:
 
     async def trace(self, request_id: str) -> dict[str, Any]:
         """Return everything stored about one request: ``request``, ``documents`` with their outcomes, ``decisions``,
-        and ``sentences`` with their claims. ``request`` includes its stored texts and the ``_EXPOSED`` values, which
-        are None if absent. Raises NotFoundError."""
+        and ``sentences`` with their claims. ``request`` includes its stored text and the ``_EXPOSED`` values, which are
+        None if absent. Raises NotFoundError."""
         async with self._database.read() as connection:
             request = (await connection.execute(select(requests).where(requests.c.request_id == request_id))).first()
             if request is None:

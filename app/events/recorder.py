@@ -26,7 +26,7 @@ from policies.base import JudgeOptions
 
 _CHARS_PER_TOKEN = 4
 """A rule of thumb for current tokenizers. It is used to estimate the usage of a reply that ended before the upstream
-reported the usage."""
+reported it."""
 _REASON = re.compile(r"[A-Za-z_-]{1,40}")
 _MODEL = re.compile(r"[\w.:/@+=#~|-]{0,256}", re.ASCII)
 _SEVERITY = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "cancelled": 1}
@@ -149,7 +149,7 @@ class RequestRecorder:
     """Records one request while it is handled. ``record`` builds the record.
 
     The stages set ``governing``, ``judging``, ``retrieval`` and ``reply``. ``sent_model`` is the model requested from
-    the upstream. ``dropped`` counts the content of each kind that the policies leave out.
+    the upstream. ``dropped`` counts the content that the policies leave out, by kind.
     """
 
     def __init__(
@@ -200,12 +200,12 @@ class RequestRecorder:
         return overall_action(self.status, [*self.retrieval.decisions, *self.reply.decisions])
 
     def name_agent(self, agent: str | None) -> None:
-        """Set the agent to the one named by the run of the request."""
+        """Set the agent to the one that the request's run names."""
         self.info = replace(self.info, agent=agent)
 
     def start_reply(self, model: str | None, prompt_tokens: int | None) -> None:
-        """Record the start of the upstream's reply, with the number of prompt tokens and the model that it names. The
-        first name counts. An upstream may send any text, so a text that doesn't look like a name isn't stored."""
+        """Record the start of the upstream's reply, the model that it names, and the number of prompt tokens. Only the
+        first name counts. An upstream can send any text, so text that doesn't look like a model name isn't stored."""
         if self._reply_model is None and model is not None:
             self._reply_model = model if _MODEL.fullmatch(model) else "unknown"
         if prompt_tokens is not None:
@@ -220,7 +220,7 @@ class RequestRecorder:
 
     def fail_upstream(self, message: str) -> None:
         """Record an error that the upstream reported in its reply. The message may quote prompts and keys, so it is
-        stored like a text."""
+        stored under the same rules as other text."""
         full = self.store_text is StoreText.FULL
         self.fail("upstream_error", message if full else "the upstream reported an error")
 
@@ -231,7 +231,7 @@ class RequestRecorder:
             self._http_status = http_status
 
     def finish(self, reason: str | None) -> None:
-        """Record that a choice ended with the finish reason ``reason``. An upstream may send any value, so only values
+        """Record that a choice ended with the finish reason ``reason``. An upstream can send any value, so only values
         that look like a finish reason are stored."""
         self._finish_reason = reason if reason is None or _REASON.fullmatch(reason) else "unknown"
 

@@ -18,7 +18,7 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     - ``completed``
     - ``blocked``
     - ``cancelled``: the client disconnected.
-    - ``incomplete``: the upstream's reply broke off.
+    - ``incomplete``: the upstream's reply was cut off.
     - ``upstream_error``: the upstream returned an error.
     - ``failed``: the upstream was unreachable, or an internal error occurred.
     """
@@ -48,16 +48,16 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     finish_reason: str | None
     error: str | None
     prompt: str | None = None
-    """The prompt text, its hash, or None, depending on ``GROUNDLANE_STORE_TEXT``. The same applies to the row's other
-    texts."""
+    """The prompt text, its hash, or None, depending on ``GROUNDLANE_STORE_TEXT``. The same applies to all other text in
+    the row."""
     reply: str | None = None
     extra: Mapping[str, Any] = {}
     """The data, other than documents and claims, that is needed to replay the decisions; see
     ``app.events.replay_data``."""
     regenerations: int = 0
-    """The number of times that the reply was regenerated from a failed sentence onwards."""
+    """The number of times that the reply was regenerated, starting from a failed sentence."""
     question: str | None = None
-    """The beginning of the user's question, if texts are stored in full."""
+    """The beginning of the user's question, if text is stored in full."""
 
 
 class DocumentRow(Struct, frozen=True, kw_only=True):

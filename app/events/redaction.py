@@ -1,5 +1,4 @@
-"""Redacts the event log. Texts are stored in full, hashed or not at all, and are removed from decisions that quote
-them."""
+"""Redacts the event log. Text is stored in full, hashed or not at all, and is removed from decisions that quote it."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from policies.types import Citation, Decision, PolicyInputs
 
 
 def stored(text: str | None, how: StoreText) -> str | None:
-    """Return the text in the form in which the event log stores it."""
+    """Return the text as the event log stores it."""
     if not text or how is StoreText.NONE:
         return None
     if how is StoreText.FULL:
@@ -21,15 +20,14 @@ def stored(text: str | None, how: StoreText) -> str | None:
 
 
 def stored_decisions(decisions: Sequence[Decision], how: StoreText) -> tuple[Decision, ...]:
-    """Return the decisions in the form in which the event log stores them. Quoted texts are removed unless texts are
-    stored in full."""
+    """Return the decisions as the event log stores them. Quoted text is removed unless text is stored in full."""
     if how is StoreText.FULL:
         return tuple(decisions)
     return tuple(without_text(decision) for decision in decisions)
 
 
 def redact_inputs(inputs: PolicyInputs) -> PolicyInputs:
-    """Remove the texts from policy inputs. Claims are removed too, because they are stored elsewhere."""
+    """Remove the text from policy inputs. Claims are removed too, because they are stored elsewhere."""
     if not (
         inputs.citations
         or inputs.reported_unsupported
@@ -65,7 +63,7 @@ def redact_consistency(found: Consistency | None) -> Consistency | None:
 
 def _redact_citation(citation: Citation) -> Citation:
     if citation.reported and citation.document_index is None:
-        # Policies only count the distinct sources that the caller reported, so a hash of each name is enough.
+        # Policies only count the distinct sources reported by the caller, so a hash of each name is enough.
         return replace(citation, marker=_digest(citation.marker.strip()))
     return replace(citation, marker=redacted_marker(citation.marker))
 

@@ -1,7 +1,7 @@
-"""Writes the data needed to replay the decisions on a request to the event log, and reads it back.
+"""Stores replay data in the event log, and reads it back. With this data, the decisions on a request can be replayed.
 
-``GROUNDLANE_STORE_TEXT`` decides whether texts are stored. If texts are not stored, an ellipsis replaces each of them,
-as in logged decisions.
+``GROUNDLANE_STORE_TEXT`` decides whether text is stored. If it isn't, each text is replaced with an ellipsis, as in
+logged decisions.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -81,7 +81,7 @@ _VERDICT_FIELDS = frozenset(
         "spans",
     }
 )
-"""The fields that contain no text of the reply. If texts aren't stored, no other fields are."""
+"""The fields that contain no text of the reply. If text isn't stored, no other fields are."""
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
 
 
 def _scores_of(verdict: ClaimVerdict) -> ClaimVerdict:
-    """Return what policies need to know of a verdict on a corrected sentence. The log contains its text elsewhere."""
+    """Return the parts of a corrected sentence's verdict that policies need. The log stores the text elsewhere."""
     return ClaimVerdict(
         claim=replace(verdict.claim, text=ELLIPSIS),
         label=verdict.label,
@@ -162,7 +162,7 @@ def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
         return None
     left_out = _ELSEWHERE.get(kind, frozenset())
     if unknown := left_out - {each.name for each in dataclass_fields(kind)}:
-        raise TypeError(f"{kind} has no fields {sorted(unknown)}, which must not be stored")  # renamed
+        raise TypeError(f"{kind} has no fields {sorted(unknown)}, which must not be stored")  # a field was renamed
     return [
         (each.name, each.default if each.default_factory is MISSING else each.default_factory())
         for each in dataclass_fields(kind)

@@ -20,12 +20,12 @@ MOST_SEARCHED = 5_000
 """The maximum number of search matches that are read for a page."""
 MOST_SORTED = 5_000
 """The maximum number of matching requests that are sorted in memory. If more requests match, they are read in order
-from the index on the sort column. This is then fast, because matches are frequent in the index."""
+from the index on the sort column, which is fast because matches are then frequent."""
 MOST_READ = 20_000
 """The approximate number of requests to read for a page or for counts if no index finds the matching requests."""
 _LEAST_READ = 300
-"""The minimum number of requests that a query counts for, because even a query without results takes as long as reading
-this many requests."""
+"""The minimum cost of a query, in requests. Even a query without results takes as long as reading this many
+requests."""
 _FIRST_PART = 100
 """The number of search matches to read first. Each further batch is larger."""
 _KEYS = {"requests": (requests.c.ts, requests.c.request_id), "decisions": (decisions.c.ts, decisions.c.id)}
@@ -70,7 +70,7 @@ async def newest_rows(
     connection: AsyncConnection, filter: EventFilter, columns: Sequence[ColumnElement[Any]], most: int
 ) -> tuple[list[Row[Any]], bool]:
     """Read up to ``most`` requests that match ``filter``, newest first, within the limits that apply to a page. Also
-    return True if these are all of the matching requests, otherwise False."""
+    return whether these are all of the matching requests."""
     find = _newest if filter.text is None else _matching
     rows, reached = await find(connection, filter, columns, most + 1, None)
     return rows[:most], reached is None and len(rows) <= most
@@ -88,8 +88,8 @@ async def rows_by_time(
 ) -> tuple[list[Row[Any]], datetime | None]:
     """Read up to ``most`` rows of ``query``, newest first, that follow the key ``after``.
 
-    Stop early once about ``most_read`` rows have been searched. In this case, also return a time: all rows that are at
-    least as new have been searched. Otherwise, return None as the time.
+    Stop early once about ``most_read`` rows have been searched. In this case, also return the time back to which all
+    rows have been searched. Otherwise, return None as the time.
     """
     ts, id = _KEYS[kind]
     if after is not None:
@@ -139,7 +139,7 @@ async def _few_of(connection: AsyncConnection, filter: EventFilter) -> tuple[lis
     """Return conditions for the filter's id prefix, trust score and latency, and whether few requests meet one of them.
 
     If few requests meet a condition, the index on its column finds these requests, and the condition returned lists
-    them. If many do, it is faster to read the requests in order of time until enough of them match.
+    them. If many do, it is faster to read the requests in time order until enough of them match.
     """
     id = requests.c.request_id
     wanted, is_few = [], False
@@ -178,8 +178,8 @@ async def _matching(
 ) -> tuple[list[Row[Any]], datetime | None]:
     """Read at least ``most`` requests that match a search and the other filters, newest first.
 
-    There may be fewer if the limit ``MOST_SEARCHED`` is reached or if the search is stopped. Also return a time: all
-    requests that are at least as new have been searched. If there are no more matches, return None as the time.
+    There may be fewer if the limit ``MOST_SEARCHED`` is reached or if the search is stopped. Also return the time back
+    to which all requests have been searched, or None if there are no more matches.
     """
     query = requests_matching(filter, *columns)
     until = filter.until
@@ -266,8 +266,8 @@ async def _walked(
     The page ends after ``MOST_READ`` entries of the index."""
     value, id = _VALUES[order.column], requests.c.request_id
     conditions, few = await _few_of(connection, filter)
-    # SQLite assumes that every agent is rare. It would use the index on agents, and find and sort all requests of the
-    # agent, even if they are half of all requests. Reading the requests in order is faster.
+    # SQLite assumes that every agent is rare. It would use the index on agents, and find and sort all of the agent's
+    # requests, even if they make up half of all requests. Reading the requests in order is faster.
     in_order = connection.dialect.name == "sqlite" and order.column != "time"
     query = requests_matching(filter, *columns, without_index=in_order).where(*conditions)
     bounds = None if few or not _is_narrow(filter) else within(filter, value) if order.column == "time" else []

@@ -1,5 +1,5 @@
-"""The record of one request. It consists of plain values that are collected at the end of the request. The event and
-its rows are built from it."""
+"""The record of one request: plain values, collected at the end of the request, from which the event and its rows are
+built."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -95,11 +95,11 @@ class RetrievalOutcome(Struct, frozen=True, kw_only=True):
 
 
 class ChoiceRecord(Struct, frozen=True, kw_only=True):
-    """The final state of one of the reply's choices.
+    """The final state of one choice of the reply.
 
-    ``positions`` maps each document of the choice to its position in the request. ``log`` returns the data on
-    which the decisions about this choice are based. Calling ``log`` takes time. It is therefore called after the reply
-    has been sent, unless the data is needed earlier.
+    ``positions`` maps each document of the choice to its position in the request. ``log`` returns the data on which the
+    decisions about this choice are based. Calling ``log`` takes time, so it is called after the reply has been sent,
+    unless the data is needed earlier.
     """
 
     text: str
@@ -151,8 +151,8 @@ class RequestRecord(Struct, kw_only=True):
     """A finished request. ``event`` builds its rows. The event log calls it after the reply has been sent.
 
     ``judging`` describes how the policies require the reply to be judged, or is None if it is not judged. ``marks``
-    says when each event first happened, in milliseconds since the request arrived. ``dropped`` counts the content of
-    each kind that the policies left out.
+    says when each event first happened, in milliseconds since the request arrived. ``dropped`` counts the content that
+    the policies left out, by kind.
     """
 
     info: RequestInfo

@@ -21,7 +21,7 @@ _INT64 = 2**63
 
 
 def event_rows(event: RequestEvent) -> Rows:
-    """Build the rows of ``event``. Keys are derived from the id of the request and the position, so the same event
+    """Build the rows of ``event``. Keys are derived from the request's id and the row's position, so the same event
     always has the same keys."""
     request = event.request
     row = _columns(request)
@@ -63,8 +63,8 @@ def score_summary(
     claims: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any]]
 ) -> dict[str, float | None]:
     """Return the lowest and the average score of a request's claims, and of the documents that were kept, as columns of
-    ``requests``. A column is None if nothing has a score. Claims without a verdict don't count. The score check of
-    policies ignores them too."""
+    ``requests``. A column is None if nothing has a score. Claims without a verdict don't count; the policies' score
+    check ignores them too."""
     # Lines that earlier versions logged may lack a reason.
     judged = [row["score"] for row in claims if row["label"] != Label.NOT_A_CLAIM.value and row.get("reason") is None]
     relevance = [row["relevance_score"] for row in documents if row["kept"]]
@@ -108,7 +108,7 @@ def plain(value: Any) -> Any:
 
 
 def _is_sound(value: dict[str, Any]) -> bool:
-    """Return whether ``value`` can be stored unchanged. To find out, encode it as JSON. If the encoding contains
+    """Return whether ``value`` can be stored unchanged, judging by its JSON encoding. If the encoding contains
     ``null``, return False, because the encoder also writes NaN as ``null``."""
     try:
         encoded = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)

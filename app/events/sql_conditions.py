@@ -26,9 +26,9 @@ def requests_matching(filter: EventFilter, *columns: ColumnElement[Any], without
 
 
 class _Pruned(FunctionElement[Any]):
-    """A time column whose conditions serve only for partition pruning on PostgreSQL. On SQLite, the index on the column
-    isn't used. With the index, SQLite would search all times that meet the conditions for each request, instead of only
-    the request's own time."""
+    """A time column whose conditions serve only to prune partitions on PostgreSQL. SQLite must not use the index on the
+    column: for each request, it would search all times that meet the conditions rather than only the request's own
+    time."""
 
     type = UTCDateTime()
     inherit_cache = True

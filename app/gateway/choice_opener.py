@@ -30,7 +30,7 @@ LateDocuments = Callable[[Sequence[Chunk]], Awaitable[tuple[ReplyContext, Eviden
 afterwards."""
 
 _NO_DECISIONS = PolicySet().evaluate_reply(PolicyInputs())
-"""An evaluation of an empty set of policies. It has no state, so all choices share it."""
+"""The evaluation of no policies. It has no state, so all choices share it."""
 
 
 class UntouchedChoices:

@@ -38,7 +38,7 @@ class RequestLifetime(Struct, kw_only=True):
     _record: RequestRecord | None = None
 
     def hold(self, response: httpx.Response) -> None:
-        """Take ownership of an upstream response. It is closed when the request ends for any reason."""
+        """Take ownership of an upstream response. It is closed however the request ends."""
         self._responses.append(response)
 
     async def end_calls(self, *, leave: int = 0) -> None:
@@ -104,7 +104,7 @@ class RequestLifetime(Struct, kw_only=True):
         return self._record
 
     async def abandon(self) -> None:
-        """Like ``aclose``, but ignore the loss of the event, because the client can no longer be informed of it."""
+        """Do the same as ``aclose``, but ignore the loss of the event, because the client can no longer be told."""
         with suppress(EventLostError):
             await self.aclose()
 

@@ -30,10 +30,13 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 
 class Retrieval(Struct, frozen=True, kw_only=True):
-    """A request after the retrieval policies. ``forwarded`` is the request without the dropped documents. ``kept``
-    contains the other documents. If the reply will be judged, ``evidence`` is the task that prepares them for the
-    judge. ``shadowed`` means that the reply is judged only for shadow policies. ``blocked`` means that the reply is
-    blocked before it is generated. ``earlier`` contains the claims of earlier replies in the run.
+    """A request after the retrieval policies.
+
+    - ``forwarded``: the request without the dropped documents. ``kept`` contains the documents that remain.
+    - ``evidence``: the task that prepares the kept documents for the judge, if the reply will be judged.
+    - ``shadowed``: whether the reply is judged only for shadow policies.
+    - ``blocked``: whether the reply is blocked before it is generated.
+    - ``earlier``: the claims of earlier replies in the run.
     """
 
     admitted: Admission
@@ -74,7 +77,7 @@ async def decide_documents(policies: PolicySet, parsed: ParsedRequest, recorder:
 
 
 async def _evaluated(policies: PolicySet, inputs: PolicyInputs) -> CombinedDecision:
-    """Return the policies' decision on the documents. Long texts are searched for instructions in a thread."""
+    """Return the policies' decision on the documents. Long text is searched for instructions in a thread."""
     inline = (
         not policies.document_needs.reads_texts or sum(len(c.text) for c in inputs.chunks) <= MAX_INLINE_SPLIT_CHARS
     )
@@ -110,8 +113,8 @@ async def compare_documents(
 
 
 def is_blocked(policies: PolicySet, parsed: ParsedRequest, kept: Sequence[Chunk], *, judged: bool) -> bool:
-    """Return whether the reply is already blocked before the upstream is called. The reason may be that documents are
-    missing, or a value that the caller reported."""
+    """Return whether the reply is blocked even before the upstream is called, because documents are missing or because
+    of a value that the caller reported."""
     reported = parsed.options.reported
     inputs = PolicyInputs(
         chunks=kept,

@@ -1,4 +1,4 @@
-"""The types that API routes and the gateway exchange: the request, the adapter for its protocol, and the response."""
+"""The types exchanged by API routes and the gateway: the request, the adapter for its protocol, and the response."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -64,7 +64,7 @@ class ProtocolAdapter(Protocol):
 
 @runtime_checkable
 class ResumableAdapter(Protocol):
-    """An adapter for an API in which an upstream can continue a reply from a given beginning."""
+    """An adapter for an API that lets an upstream continue a reply, given its beginning."""
 
     def cannot_continue(self, body: Mapping[str, Any]) -> str | None:
         """Return a one-word reason why the reply to ``body`` cannot be continued, or None if it can."""

@@ -110,7 +110,7 @@ def reply_bytes(response: httpx.Response, max_bytes: int) -> AsyncIterator[bytes
 
 
 class OneBody(httpx.AsyncByteStream):
-    """Yield a body that is already complete."""
+    """A body that is already complete."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -72,7 +72,7 @@ _COLUMNS = tuple(admin_tokens.c[each.name] for each in fields(StoredToken))
 class AdminTokens:
     """Stores admin tokens in a database. All methods raise DatabaseUnavailableError.
 
-    Every use reads the database, so every worker rejects a revoked token at once.
+    Every use reads the database, so every worker rejects a revoked token immediately.
     """
 
     def __init__(self, database: Database) -> None:
@@ -117,7 +117,7 @@ class AdminTokens:
 
     async def create(self, draft: TokenDraft) -> CreatedToken:
         """Create a token. Raises ConflictError if an active token has the same name, because the audit log identifies
-        tokens by their names."""
+        tokens by name."""
         async with self._database.write() as connection:
             if draft.name == BOOTSTRAP or await _name_taken(connection, draft.name):
                 raise ConflictError(f"A token named {draft.name!r} already exists. Revoke it or choose another name.")

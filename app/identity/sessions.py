@@ -130,8 +130,8 @@ class Sessions:
             await connection.execute(delete(sessions).where(sessions.c.id == id))
 
     async def end(self, id: str, *, of: Principal | None = None) -> None:
-        """End a session at once, on every worker. Raises NotFoundError if no session has this id, or if ``of`` is given
-        and the session belongs to someone else."""
+        """End a session immediately, on every worker. Raises NotFoundError if no session has this id, or if ``of`` is
+        given and the session belongs to someone else."""
         ended = delete(sessions).where(sessions.c.id == id)
         if of is not None:
             ended = ended.where(sessions.c.principal_id == of.id)

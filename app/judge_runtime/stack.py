@@ -12,8 +12,8 @@ from judges.protocols import PairScorer
 
 
 class JudgeStack:
-    """Wrap ``backend`` with a queue limit and a cache, as set in ``settings``. In a cascade, every judge has a separate
-    queue and cache. ``backend`` is None if there is no cross-encoder."""
+    """Wraps ``backend`` with a queue limit and a cache, as set in ``settings``. In a cascade, every judge has a
+    separate queue and cache. ``backend`` is None if there is no cross-encoder."""
 
     def __init__(self, settings: Settings, backend: PairScorer | None) -> None:
         self._queue_limit = settings.judge_queue_limit

@@ -32,7 +32,7 @@ class Evaluations:
         self._slots = asyncio.Semaphore(evaluator.at_once)
 
     async def __aenter__(self) -> Self:
-        """Raises JudgeMissingError."""
+        """Load the judge. Raises JudgeMissingError."""
         await self._evaluator.__aenter__()
         return self
 

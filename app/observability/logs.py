@@ -1,4 +1,4 @@
-"""Structured logging through one handler. Secrets and texts that people or models wrote are masked."""
+"""Structured logging through one handler. Secrets, and text that people or models wrote, are masked."""
 
 import logging
 import re
@@ -44,11 +44,11 @@ _MAYBE_SECRET = re.compile(r"(?i)bearer|basic|://|(?:sk|gl|pk)-|\[parameters: |i
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Mask secrets and texts at any depth. This function is a structlog processor.
+    """Mask secrets and text at any depth. This function is a structlog processor.
 
-    A value is masked if its key names a secret (``authorization``, ``x-api-key``, ``admin_token``) or a text that
-    people or models wrote (``messages``, ``content``, ``text``, ``prompt``). Bearer tokens, passwords in URLs and API
-    keys in the usual formats are masked wherever they occur.
+    A value is masked if its key names a secret (``authorization``, ``x-api-key``, ``admin_token``) or text that people
+    or models wrote (``messages``, ``content``, ``text``, ``prompt``). Bearer tokens, passwords in URLs and API keys in
+    the usual formats are masked wherever they occur.
     """
     return {key: _clean(key, value) for key, value in event.items()}
 
@@ -204,7 +204,7 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
         logger.handlers = []
         # The gateway logs each request itself, in more detail.
         logger.propagate = name != "uvicorn.access"
-    # These loggers log every request or statement at info level, and full contents, including texts, at debug level.
+    # These loggers log every request or statement at info level, and full contents, including text, at debug level.
     for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 

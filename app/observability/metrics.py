@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from app.events.records import RequestEvent, RequestRow
 from judges.llm_types import LlmCall
 
-_MULTIPROCESS: Any = multiprocess  # The functions of this module have no type annotations.
+_MULTIPROCESS: Any = multiprocess  # The module's functions have no type annotations.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class PolicyStore:
         return {policy.id: policy.version for policy in self._loaded.values()}
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Register ``callback``, which is called each time that newly loaded policies take effect."""
+        """Register ``callback``, which is called each time newly loaded policies take effect."""
         self._watchers.append(callback)
 
     async def refresh(self) -> None:

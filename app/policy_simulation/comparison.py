@@ -1,4 +1,4 @@
-"""Compares the decisions before and after a change, and sums them up."""
+"""Compares the decisions before and after a change, and summarizes them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -66,7 +66,7 @@ class SimulatedRequest:
 
 @dataclass(slots=True, kw_only=True)
 class SimulationSummary:
-    """Sums up simulated requests, and keeps the first ``show`` requests whose decisions changed."""
+    """Summarizes simulated requests, and keeps the first ``show`` requests whose decisions changed."""
 
     show: int
     requests: int = 0

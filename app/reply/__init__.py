@@ -1,1 +1,1 @@
-"""Reads the reply of an upstream, and holds, judges, edits and delivers it."""
+"""Reads an upstream's reply, and holds, judges, edits and delivers it."""

@@ -42,7 +42,7 @@ class Choice:
     ``hold`` adds text that is held. ``deliver``, ``correct``, ``strip`` and ``withhold`` release or remove held text.
     ``pass_on`` sends text that needs no decision. ``decide`` and ``decide_end`` evaluate the policies.
 
-    ``texts`` contains the delivered texts by field. ``incoming`` is text that hasn't been split and judged yet.
+    ``texts`` contains the delivered text by field. ``incoming`` is text that hasn't been split and judged yet.
     ``inline`` separates reasoning from the answer, and is None once the answer has begun. ``held`` contains outputs
     that wait for the end of the reply.
     """
@@ -74,8 +74,7 @@ class Choice:
         self._check = check
         self._delivered = self.texts[None]
         self._removes_invisible = context.strippable and evaluation.settings.withholds_unjudged
-        """Whether invisible characters are removed without a decision. This is the case if unjudged text isn't
-        delivered."""
+        """Whether invisible characters are removed without a decision, as when unjudged text isn't delivered."""
         self._latest: dict[str | None, JudgedSentence] = {}
         self._reasoned = 0
         self._times: dict[int, tuple[float, float]] = {}
@@ -173,7 +172,7 @@ class Choice:
 
     @property
     def is_short(self) -> bool:
-        """Whether the reply is short enough to process the whole of it on the event loop."""
+        """Whether the reply is short enough to be processed as a whole on the event loop."""
         return self.received <= MAX_INLINE_REPLY_CHARS and len(self.findings.sentences) <= MAX_INLINE_SENTENCES
 
     def decide_end(self) -> Action:
@@ -186,8 +185,7 @@ class Choice:
         return combined.action
 
     def can_improve(self, verdict: SentenceVerdict, decision: SentenceDecision) -> bool:
-        """Return whether a further call could improve the sentence. This is the case if the sentence was judged and
-        cannot be delivered unchanged."""
+        """Return whether a further call could improve the sentence: it was judged, and can't be delivered unchanged."""
         field, _ = self.texts.place_of(verdict.sentence)
         judged = self._opening is not Action.BLOCK and any(claim.reason is None for claim in verdict.claims)
         return judged and field is None and (decision.action is Action.BLOCK or decision.strip or decision.uncorrected)
@@ -243,7 +241,7 @@ class Choice:
         return text
 
     def correct(self, verdict: SentenceVerdict, text: OutgoingText) -> OutgoingText:
-        """Release the sentence with the corrections of its claims in it."""
+        """Release the sentence with its claims corrected."""
         made = corrected_sentence(verdict)
         if self._check is not None:
             self._check.correct(verdict)
@@ -271,8 +269,8 @@ class Choice:
         self._reasoned += len(text)
 
     def trail(self, slices: Sequence[TextSlice]) -> str:
-        """Handle the white space before a pause or at the end of the text. If the preceding sentence was released,
-        release the white space too. Return the released text."""
+        """Handle the whitespace before a pause or at the end of the text. If the preceding sentence was released,
+        release the whitespace too. Return the released text."""
         text = "".join(piece.text for piece in slices)
         field = slices[0].frame.field if slices else None
         self.texts[field].pause()
@@ -294,7 +292,7 @@ class Choice:
         self.findings.repairs.stripped += 1
 
     def block(self, *, shown: bool) -> None:
-        """Block the choice. No more of it is released, including text that is still held. ``shown`` means that the
+        """Block the choice. No more of it is released, not even text that is still held. ``shown`` means that the
         client has seen all text so far.
         """
         self.findings.blocked = True
@@ -311,7 +309,7 @@ class Choice:
             self._evaluation.abort()
 
     def _leave_out(self, sentence: Sentence) -> None:
-        """Read the sentences after ``sentence`` without it."""
+        """Read the later sentences as if ``sentence`` weren't there."""
         if self._check is not None:
             self._check.leave_out(sentence)
 
@@ -347,8 +345,8 @@ class Choice:
         self.findings.retract(self.incoming.taken, released=self.released_content)
 
     def repeats(self, sentence: Sentence) -> bool:
-        """Return whether the further call has so far only repeated the delivered sentences, of which ``sentence`` is
-        one. A repeated sentence isn't delivered, so later sentences are read without it."""
+        """Return whether the further call has only repeated delivered sentences so far, including ``sentence``. A
+        repeated sentence isn't delivered, so later sentences are read without it."""
         repeats = sentence.text.strip() == next(self._repeatable, None)
         if not repeats:
             self._repeatable = iter(())
@@ -359,7 +357,7 @@ class Choice:
     # Event log
 
     def record(self) -> ChoiceRecord:
-        """Return the record of the choice for the event log. Call this once when the request ends for any reason."""
+        """Return the record of the choice for the event log. Call this once, however the request ends."""
         blocked = self.findings.blocked
         if not self._decided and not blocked and (self.index == 0 or self.findings.sentences):
             self._evaluation.abort()

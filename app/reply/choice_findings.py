@@ -39,15 +39,22 @@ from policies.types import Citation, Decision, Phase, PolicyInputs
 
 
 class ReplyContext(Struct, frozen=True, kw_only=True):
-    """The context that all choices of a reply share. ``chunks`` contains the documents that the retrieval policies
-    kept, and ``positions`` contains their positions in the request. If the reply isn't judged, ``unjudged`` is its
-    verdict. Otherwise, ``unjudged`` is None. ``expected`` is the number of choices. ``final_checks`` run at the end of
-    the reply. They use ``citation_checker`` and ``earlier``, which contains the claims of earlier replies in the run.
-    ``strippable`` means that sentences can be left out or replaced. ``is_json`` means that the reply must be JSON.
-    ``indivisible`` means that the reply must be JSON and is held. If text in it would be left out, the whole reply is
-    blocked instead. ``asked`` is the question in the user's last message, ``question`` contains all of its questions,
-    and ``conversation`` contains everything that the user wrote. ``turns`` contains the last turn of each prompt.
-    ``documents_may_follow`` means that the reply may contain documents."""
+    """The context that all choices of a reply share.
+
+    - ``chunks``: the documents that the retrieval policies kept. ``positions`` contains their positions in the request.
+    - ``unjudged``: the verdict on a reply that isn't judged. It is None if the reply is judged.
+    - ``expected``: the number of choices.
+    - ``final_checks``: the checks at the end of the reply. They use ``citation_checker`` and ``earlier``, the claims of
+      earlier replies in the run.
+    - ``strippable``: whether sentences can be left out or replaced.
+    - ``is_json``: whether the reply must be JSON.
+    - ``indivisible``: whether the reply must be JSON and is held. If text in it would be left out, the whole reply is
+      blocked instead.
+    - ``asked``: the question in the user's last message. ``question`` contains all questions in that message, and
+      ``conversation`` contains everything that the user wrote.
+    - ``turns``: the last turn of each prompt.
+    - ``documents_may_follow``: whether the reply may contain documents.
+    """
 
     request_id: str
     options: Options
@@ -90,9 +97,9 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
 
 
 TOOL_CALLS = frozenset({"tool_calls", "tool_use"})
-"""The names of tool calls in replies of the different APIs."""
+"""The names that the different APIs use for tool calls in replies."""
 REASONING_FIELDS = frozenset({REASONING, "reasoning_content", "reasoning_details"})
-"""The names of fields with reasoning in chat replies."""
+"""The names of the fields that contain reasoning in chat replies."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,8 +143,8 @@ class ChoiceFindings:
         self._cited.append(citation)
 
     def retract(self, position: int, *, released: Collection[str]) -> None:
-        """Record that a further call replaces the text of the reply from ``position`` on. Of the other content of the
-        reply, only ``released`` remains."""
+        """Record that a further call replaces the text of the reply from ``position`` on. Of the reply's other content,
+        only ``released`` remains."""
         self.unchecked.intersection_update(released)
         self._cited = [each for each in self._cited if each.place is not None and each.place <= position]
 
@@ -149,8 +156,8 @@ class ChoiceFindings:
 
     @property
     def unjudged(self) -> ReplyVerdict | None:
-        """The verdict on a reply without judged sentences, or None if there are some. There may be no judge or no
-        documents, or the reply may contain only tool calls or have ended before a sentence was judged."""
+        """The verdict on a reply without judged sentences, or None if there are some. A reply has none if there is no
+        judge or no document, if it contains only tool calls, or if it ended before a sentence was judged."""
         if self.context.unjudged is not None:
             return self.context.unjudged
         if not self.sentences and (self.unchecked or self.spoke):
@@ -266,8 +273,8 @@ class ChoiceFindings:
         return [without_text(each, quotes_unjudged) if withholds else each for each in self.evaluation.decisions]
 
     def withheld_texts(self) -> list[str]:
-        """Return texts that the client must not see. These are the claims and citation markers of withheld sentences,
-        and other texts that may quote them."""
+        """Return text that the client must not see: the claims and citation markers of withheld sentences, and other
+        text that may quote them."""
         texts: set[str] = set()
         for each in self.sentences:
             if each.offset is None:
@@ -314,7 +321,7 @@ class ChoiceFindings:
 
 
 def worst(choices: Sequence[ChoiceFindings], *, default: str) -> tuple[str, float | None]:
-    """Return the verdict and trust score of a reply. They are the worst verdict and the lowest score of its choices."""
+    """Return the verdict and trust score of a reply: the worst verdict and the lowest score among its choices."""
     if not choices:
         return default, None
     reports = [choice.report() for choice in choices if not choice.unjudged]

@@ -17,7 +17,7 @@ from policies.types import Citation
 
 
 def cite_sentence(sentence: Sentence, names: DocumentNames) -> list[Citation]:
-    """Return the citations in a sentence, as far as they can be found without the rest of the reply."""
+    """Return the citations in a sentence that can be found without the rest of the reply."""
     alone = structs.replace(sentence, span=Span(0, len(sentence.text)))
     return [replace(found, sentence_index=sentence.index) for found in find_citations(sentence.text, names, [alone])]
 
@@ -98,9 +98,8 @@ def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
 
 
 def _owners(sentences: Sequence[JudgedSentence]) -> list[int | None]:
-    """Return a list for looking up the sentence that a marker belongs to. The index in the list is the number of
-    sentences that begin before the marker. The marker belongs to the last of these sentences. If that sentence makes no
-    claim, the marker belongs to the preceding sentence of the same paragraph."""
+    """Return the sentence that a marker belongs to, indexed by the number of sentences that begin before the marker. It
+    belongs to the last of them or, if that one makes no claim, to the preceding sentence of the same paragraph."""
     owners: list[int | None] = [None]
     above = "\n"
     for judged in sentences:

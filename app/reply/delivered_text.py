@@ -20,16 +20,16 @@ _BULLETS = "-*+•◦‣▪–—"
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The white space before a sentence, and the list or quotation marker at its beginning."""
+    """The whitespace before a sentence, and the list or quotation marker at its beginning."""
 
     gap: str = ""
     marker: str = ""
 
     def then(self, own: "Lead") -> "Lead":
-        """Return the lead of the next sentence after the sentence with this lead is left out. ``own`` is the original
-        lead of the next sentence. Of the two breaks, the one with more line breaks is kept. If the sentence that is
-        left out began a list item, the next sentence begins it instead. The number of the item is replaced by a bullet,
-        because it was judged only as part of the first sentence."""
+        """Return the lead of the next sentence when the sentence with this lead is left out. ``own`` is the next
+        sentence's original lead. Of the two breaks, the one with more line breaks is kept. If the omitted sentence
+        began a list item, the next sentence begins it instead. A bullet then replaces the item's number, because the
+        number was judged only as part of the omitted sentence."""
         marker = own.marker if own.marker or "\n" in own.gap else _bullet(self.marker)
         if own.gap and own.gap.count("\n") >= self.gap.count("\n"):
             return Lead(own.gap, marker)
@@ -39,7 +39,8 @@ class Lead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingText:
-    """Outgoing text, in slices. ``lead`` is the length of its beginning that does not come from the upstream."""
+    """Outgoing text, in slices. ``lead`` is the length of the part at its beginning that doesn't come from the
+    upstream."""
 
     text: str
     slices: Sequence[TextSlice]
@@ -47,7 +48,7 @@ class OutgoingText:
 
 
 def without_spans(piece: OutgoingText, sentence: Sentence, spans: Sequence[Span]) -> OutgoingText:
-    """Remove ``spans`` and their tokens from ``piece``, which contains the sentence and the white space before it.
+    """Remove ``spans`` and their tokens from ``piece``, which contains the sentence and the whitespace before it.
 
     The spans are positions in the reply, in ascending order.
     """
@@ -92,7 +93,7 @@ def _cut_out(part: TextSlice, gone: Sequence[tuple[int, int]]) -> TextSlice:
 
 
 def _bullet(marker: str) -> str:
-    """Replace the number of a list item by a bullet."""
+    """Replace the number of a list item with a bullet."""
     item = marker.lstrip("> \t")
     return f"{marker[: -len(item)]}{item[0] if item[0] in _BULLETS else '-'} " if item else marker
 
@@ -130,7 +131,7 @@ def replacement_text(abstention: str | None, *, is_json: bool) -> str:
 
 
 def corrected(piece: OutgoingText, sentence: CorrectedSentence) -> OutgoingText:
-    """Replace the sentence in ``piece`` with its corrected text. The white space before it stays."""
+    """Replace the sentence in ``piece`` with its corrected text. The whitespace before it stays."""
     text = f"{lead_of(piece.text).gap}{sentence}"
     return OutgoingText(text=text, slices=(TextSlice(frame=piece.slices[0].frame, text=text),), lead=len(text))
 

@@ -29,7 +29,7 @@ _MS_DIGITS = 1
 
 
 def summary_of(findings: ChoiceFindings) -> dict[str, Any] | None:
-    """Build the ``grounding`` object of a choice. It leaves out fields that the client didn't ask for, and texts that
+    """Build the ``grounding`` object of a choice. It leaves out fields that the client didn't ask for, and text that
     the client must not see. Return None if the client wants no findings."""
     context, options, report = findings.context, findings.context.options, findings.report()
     if options.silent:
@@ -52,7 +52,7 @@ def summary_of(findings: ChoiceFindings) -> dict[str, Any] | None:
     }
     optional = {
         "unjudged": _unjudged_parts(findings),
-        # The rules because of which the reply is held to its end. They may block it, and are decided only at the end.
+        # The rules that require holding the reply to its end: they may block it, and are decided only at the end.
         "final_because": list(findings.evaluation.settings.held_to_end_by),
         "claims_skipped": report.claims_skipped,
         "stripped_count": findings.repairs.stripped,
@@ -117,12 +117,12 @@ def _unjudged_parts(findings: ChoiceFindings) -> list[dict[str, Any]]:
 
 
 def without_withheld(decision: Decision, withheld: Collection[str]) -> Decision:
-    """Return ``decision`` without quoted texts that contain any of ``withheld``."""
+    """Return ``decision`` without quoted text that contains any of ``withheld``."""
     known = frozenset(withheld)
 
     def hides(quoted: str) -> bool:
-        # Most reasons quote one complete claim, which a lookup finds. Only the others are searched for all withheld
-        # texts.
+        # Most reasons quote one complete claim, which a lookup finds. Only the others are searched for each withheld
+        # text.
         inner = quoted.partition('"')[2].rpartition('"')[0]
         return (bool(inner) and inner in known) or any(text in quoted for text in withheld)
 

@@ -16,7 +16,7 @@ _OPEN = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 _CLOSE = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _MOST_SPACE = 256
-"""The maximum number of white-space characters before the first tag."""
+"""The maximum number of whitespace characters before the first tag."""
 _LONGEST = len("</thinking>")
 _MARKUP = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
 """Matches a tag or a citation marker, which don't count as an answer."""
@@ -24,7 +24,7 @@ _CLOSE_BEGUN = re.compile(r"<[a-z/]{0,10}\Z", re.IGNORECASE)
 
 
 class PieceKind(Enum):
-    """The kind of a piece of text: a tag around reasoning (with the white space after it), reasoning, or the answer."""
+    """The kind of a piece of text: a tag around reasoning (with the whitespace after it), reasoning, or the answer."""
 
     TAG = auto()
     REASONING = auto()
@@ -41,7 +41,7 @@ class Piece(Struct, frozen=True):
 
 
 def blank_reasoning(text: str) -> str:
-    """Return ``text`` with reasoning and its tags replaced by line breaks, so that the answer keeps its position. If
+    """Return ``text`` with reasoning and its tags replaced with line breaks, so that the answer keeps its position. If
     there is no answer, ``text`` is returned unchanged, because reasoning must be followed by an answer. An answer
     contains a letter or digit outside tags and citation markers."""
     split = InlineReasoning()
@@ -58,10 +58,10 @@ def blanked(piece: Piece) -> str:
 
 
 class InlineReasoning:
-    """Separates reasoning from the answer, no matter how the text is split into parts. There may be several blocks of
+    """Separates reasoning from the answer, however the text is split into parts. There may be several blocks of
     reasoning in a row.
 
-    White space after a block belongs to the block. A block that is never closed includes the rest of the text. Once the
+    Whitespace after a block belongs to the block. A block that is never closed includes the rest of the text. Once the
     answer has begun (``over``), all remaining text is the answer.
     """
 
@@ -80,7 +80,7 @@ class InlineReasoning:
         return bool(self._text)
 
     def take(self, delta: TextDelta) -> list[Piece]:
-        """Take the next part of the text. Return the pieces whose kind is known by now, in order."""
+        """Take the next part of the text. Return the pieces whose kind is now known, in order."""
         self._choice = delta.choice
         self._held.add(delta)
         self._text += delta.text

@@ -23,15 +23,20 @@ Findings = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class JudgedSentence:
-    """A sentence that was judged. ``offset`` is its start in the delivered text, or None if it was not delivered.
-    ``citations`` contains the citations in its text, and ``noted`` contains the citations that the upstream reports
-    separately. If a correction replaces the sentence, ``corrected`` is the span of the correction in the delivered
-    text. ``retracted`` means that a further upstream call replaced the sentence. ``structure`` means that the sentence
-    is markup between the strings of a JSON reply. ``left_out`` contains the parts of the upstream's reply that were
-    left out of the sentence, in order. ``times`` contains the times when the sentence was complete and when it was
-    judged, in milliseconds since the request arrived, or is None if they are unknown. ``field`` is the reasoning field
-    that contains the sentence, or None for the text of the reply itself. Positions in the delivered text refer to this
-    field. ``begin`` is the start of the sentence in the upstream's text of the field."""
+    """A sentence that was judged.
+
+    - ``offset``: the start of the sentence in the delivered text, or None if it was not delivered.
+    - ``citations``: the citations in its text. ``noted`` contains the citations that the upstream reports separately.
+    - ``corrected``: the span of the correction that replaces the sentence in the delivered text, if there is one.
+    - ``retracted``: whether a further upstream call replaced the sentence.
+    - ``structure``: whether the sentence is markup between the strings of a JSON reply.
+    - ``left_out``: the parts of the upstream's reply that were left out of the sentence, in order.
+    - ``times``: when the sentence was complete and when it was judged, in milliseconds since the request arrived, or
+      None if unknown.
+    - ``field``: the reasoning field that contains the sentence, or None for the text of the reply itself. Positions in
+      the delivered text refer to this field.
+    - ``begin``: the start of the sentence in the upstream's text of the field.
+    """
 
     verdict: SentenceVerdict
     offset: int | None
@@ -60,7 +65,7 @@ class JudgedSentence:
 
     @property
     def span(self) -> Span | None:
-        """The span of the sentence or its correction in the delivered text, without surrounding white space."""
+        """The span of the sentence or its correction in the delivered text, without surrounding whitespace."""
         if self.offset is None:
             return self.corrected
         sentence = self.verdict.sentence
@@ -127,8 +132,8 @@ def choice_log(
     ready: bool,
     complete: bool,
 ) -> ChoiceLog:
-    """Return the log of a choice, from which a simulation can evaluate other policies. It includes sentences that were
-    left out, because other policies might have delivered them. ``inputs`` builds the policy inputs, to which the
+    """Return the log of a choice, which a simulation can use to evaluate other policies. It includes sentences that
+    were left out, because other policies might have delivered them. ``inputs`` builds the policy inputs, to which the
     findings in the other arguments are added. ``cited`` contains the citations that the upstream reports, and
     ``reported`` contains those that the caller reports. Citations in the text come from ``sentences``. For a sentence
     that was left out, they are read from its text."""

@@ -1,5 +1,5 @@
-"""Reads the reply of one upstream call. Events are converted to outputs, in order. An output is content to forward, or
-a sentence to decide on. Reading continues while sentences are judged, so that several sentences are judged at once."""
+"""Reads the reply of one upstream call, and converts its events, in order, to outputs: content to forward, and
+sentences to decide on. Reading continues while sentences are judged, so that several can be judged at once."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -36,9 +36,8 @@ from judges.concurrency import TaskScope, Turns
 from judges.types import Sentence
 
 _AHEAD = 128
-"""The maximum number of items that wait for their release. Once it is reached, reading from the upstream stops, so a
-slow client slows down the upstream.
-"""
+"""The maximum number of items waiting to be released. Once it is reached, reading from the upstream stops, so a slow
+client slows down the upstream."""
 _DRAIN_S = 1.0
 _DROPPED = 8
 """After a reply exceeds ``max_bytes``, the reader waits for the upstream to end it. Meanwhile, it reads and drops at
@@ -56,7 +55,7 @@ class _Crash(Struct, frozen=True):
 
 
 class UpstreamReply:
-    """The base class of readers for the reply of one upstream call."""
+    """Base class for readers of the reply to one upstream call."""
 
     def __init__(
         self, events: AsyncGenerator[UpstreamEvent, None], *, recorder: RequestRecorder, choices: Choices
@@ -67,7 +66,7 @@ class UpstreamReply:
         self._recorder = recorder
         self._choices = choices
         self._cut = False
-        """Whether text of the reply was left out because it was too long."""
+        """Whether part of the reply's text was left out because the reply was too long."""
         self._failed = False
 
     def _note(self, part: ReplyPart) -> None:
@@ -90,8 +89,8 @@ class UpstreamReply:
                 self._recorder.fail_upstream(part.message)
 
     def _report_break(self, error: GatewayError) -> ReplyError | None:
-        """Record that the reply broke off, and return the error for the client. If the upstream has already reported an
-        error, do nothing and return None."""
+        """Record that the reply was cut off, and return the error for the client. If the upstream has already reported
+        an error, do nothing and return None."""
         if self._failed:
             return None
         self._recorder.fail("incomplete", error.message)
@@ -193,8 +192,7 @@ class ReplyReader(UpstreamReply):
         return None
 
     def _passes_whole(self, event: UpstreamEvent) -> bool:
-        """Return whether an event can be forwarded as a whole and without a decision. The reply must be in ``live``
-        mode."""
+        """Return whether an event can be forwarded whole and without a decision. The reply must be in ``live`` mode."""
         if len(event.parts) > 1 and len({part.choice for part in event.parts if isinstance(part, _OF_A_CHOICE)}) > 1:
             return False  # one of its choices may be blocked
         for part in event.parts:
@@ -324,8 +322,8 @@ class ReplyReader(UpstreamReply):
         await self._reading_turns.take()
         if not sentence.text.strip():
             return
-        # White space between two sentences belongs to the second sentence and is left out with it, because tokenizers
-        # attach white space to the next word.
+        # Whitespace between two sentences belongs to the second sentence and is left out with it, because tokenizers
+        # attach whitespace to the next word.
         slices = choice.incoming.cut(sentence.span.start + len(sentence.text.rstrip()))
         if choice.findings.blocked or choice.repeats(sentence):
             return
@@ -365,7 +363,7 @@ class ReplyReader(UpstreamReply):
         await self._queue.put(end)
 
     async def _break_off(self, error: GatewayError) -> None:
-        """Handle a reply that broke off: release the text that arrived, then report the error."""
+        """Handle a reply that was cut off: release the text that arrived, then report the error."""
         await self._end(EndOfReply(), truncated=True, error=self._report_break(error))
 
 

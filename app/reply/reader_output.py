@@ -32,7 +32,7 @@ class PendingSentence(Struct, frozen=True, kw_only=True):
 
 
 class TextPause(Struct, frozen=True, kw_only=True):
-    """A pause in the text of a choice. ``slices`` is the white space before the pause."""
+    """A pause in the text of a choice. ``slices`` is the whitespace before the pause."""
 
     choice: Choice
     slices: Sequence[TextSlice]
@@ -53,4 +53,4 @@ class EndOfText(Struct, frozen=True, kw_only=True):
 
 
 Item = Output | PendingSentence | TextPause | ReasoningText | EndOfText
-"""An output of a reader, which is content to forward or a sentence to decide on."""
+"""A reader's output: content to forward, or a sentence to decide on."""

@@ -45,13 +45,18 @@ from policies.types import Action
 
 
 class GuardOptions(Struct, frozen=True, kw_only=True):
-    """Options for guarding a reply. ``expected`` is the number of choices that the client asked for, or None for a
-    single reply with any number of parts. The reply ends after ``max_bytes`` of text. ``holds_calls`` means that a tool
-    call waits for the verdict on the text before it, in every mode. ``reasoning`` says how reasoning in the text is
-    handled. ``streams`` means that the client receives a stream. ``wants_usage`` means that the client asked for a
-    usage chunk, so even a blocked reply gets one. ``regeneration`` asks the upstream to continue a reply. It is None if
-    no policy requires regeneration. ``shadow_check`` judges a reply that is forwarded unchanged. It is None if no
-    shadow policy requires a judgment. ``judge_fault`` says why a required judge is missing."""
+    """Options for guarding a reply.
+
+    - ``expected``: the number of choices that the client asked for, or None for one reply with any number of parts.
+    - ``max_bytes``: the amount of text after which the reply ends.
+    - ``holds_calls``: whether a tool call waits for the verdict on the text before it, in every mode.
+    - ``reasoning``: how reasoning in the text is handled.
+    - ``streams``: whether the client receives a stream.
+    - ``wants_usage``: whether the client asked for a usage chunk. If so, even a blocked reply gets one.
+    - ``regeneration``: asks the upstream to continue a reply. None if no policy requires regeneration.
+    - ``shadow_check``: judges a reply that is forwarded unchanged. None if no shadow policy requires a verdict.
+    - ``judge_fault``: why a required judge is missing.
+    """
 
     mode: Mode
     expected: int | None = None
@@ -101,7 +106,7 @@ class StreamGuard:
             await self._options.shadow_check.aclose()
 
     async def finish(self, *, truncated: bool) -> ReplyOutcome:
-        """Return the result of the reply, after waiting for a shadow check. ``truncated`` means that the reply broke
+        """Return the result of the reply, after waiting for a shadow check. ``truncated`` means that the reply was cut
         off."""
         shadow_check, recorder = self._options.shadow_check, self._recorder
         if shadow_check is not None:
@@ -243,8 +248,8 @@ class StreamGuard:
         self, choice: Choice, verdict: SentenceVerdict, decision: SentenceDecision, text: OutgoingText
     ) -> bool:
         """If the sentence failed and a policy requires regeneration, ask the upstream to continue from the text
-        released so far. Return False if the upstream doesn't continue the reply. The policy's other action then
-        applies."""
+        released so far. Return False if the upstream doesn't continue the reply, in which case the policy's other
+        action applies."""
         regeneration = self._options.regeneration
         if regeneration is None or not choice.can_improve(verdict, decision):
             return False
@@ -304,7 +309,7 @@ class StreamGuard:
         return outputs
 
     def _last_text(self, choice: Choice, frame: Frame) -> Sequence[Output]:
-        """Return the white space at the end, or a replacement if only markup and citations are left of the text."""
+        """Return the whitespace at the end, or a replacement if only markup and citations are left of the text."""
         slices = choice.incoming.cut()
         if not choice.says_nothing and (text := choice.trail(slices)).isspace():
             return (ReleasedText(choice=choice.index, text=text, slices=slices),)
@@ -386,5 +391,5 @@ class StreamGuard:
 
 
 def _is_content(item: Item) -> bool:
-    """Return whether the output is content of the reply that isn't judged."""
+    """Return whether the output is reply content that isn't judged."""
     return isinstance(item, Passthrough) and (item.call or item.unchecked is not None)

@@ -103,7 +103,7 @@ class _BufferedText(Struct):
     taken: int = 0
 
     def take(self, length: int) -> TextSlice:
-        """Take the next ``length`` code points. If a token extends beyond them only by white space, it is included. If
+        """Take the next ``length`` code points. If a token extends beyond them only by whitespace, it is included. If
         it extends further, it is excluded on both sides of the cut, because the text on the other side may be withheld.
         """
         text = self.text[self.taken : self.taken + length]

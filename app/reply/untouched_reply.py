@@ -21,7 +21,7 @@ class UntouchedReply(UpstreamReply):
     """A reply that is forwarded unchanged."""
 
     async def run(self, shadow_check: ShadowCheck | None) -> AsyncGenerator[Output, None]:
-        """Yield the bytes of the events, and an EndOfReply at the end. If the reply broke off, yield a ReplyError
+        """Yield the bytes of the events, and an EndOfReply at the end. If the reply was cut off, yield a ReplyError
         before the EndOfReply. The events of a whole reply have no bytes. The upstream is read only as fast as the
         output is consumed. ``shadow_check`` judges the text while it is forwarded."""
         end: EndOfReply | None = None

@@ -25,9 +25,9 @@ _claims, _labels = claims.c, claim_labels.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewItem:
-    """A claim to label, with the data needed to decide. ``why`` says why the claim is in the queue. ``distance`` is the
-    distance of the claim's score from the threshold. If an LLM decided the verdict, ``judge_score`` is the score of the
-    judge before it."""
+    """A claim to label, with the data needed to decide. ``why`` says why the claim is in the queue. ``distance`` is how
+    far the claim's score is from the threshold. If an LLM decided the verdict, ``judge_score`` is the score that the
+    judge gave before it."""
 
     request_id: str
     seq: int
@@ -76,9 +76,9 @@ class ReviewStore:
         self._database = database
 
     async def queue(self, *, agent: str | None = None, skipped: Sequence[Key] = (), limit: int = 1) -> QueuedClaims:
-        """Return the claims for which a label is most useful. They come from the latest 1,000 requests with documents.
-        Claims about which the judge, the LLM judge or people disagree come first. Among the other claims, those whose
-        score is closest to the threshold come first. Labelled and ``skipped`` claims are left out."""
+        """Return the claims for which a label is most useful, from the latest 1,000 requests with documents. Claims on
+        which the judge, the LLM judge or people disagree come first. The others follow, with scores closest to the
+        threshold first. Labelled and ``skipped`` claims are left out."""
         recent = select(requests.c.request_id).where(requests.c.documents > 0)
         if agent is not None:
             recent = recent.where(requests.c.agent == agent)
@@ -162,7 +162,7 @@ class ReviewStore:
             }
 
     async def _item(self, request_id: str, seq: int, why: Sequence[str], distance: float) -> ReviewItem:
-        """Raises NotFoundError."""
+        """Read a claim in the queue. Raises NotFoundError."""
         same = requests.c.request_id == _claims.request_id, requests.c.ts == _claims.ts
         query = select(claims, requests.c.agent, requests.c.question, requests.c.prompt).join(requests, and_(*same))
         of = documents.c.request_id == request_id, documents.c.text.is_not(None), documents.c.kept.is_(True)

@@ -1,1 +1,1 @@
-"""Runs, which consist of several steps of an agent that the policies evaluate together."""
+"""Runs: several steps of an agent, which the policies evaluate together."""

@@ -69,7 +69,7 @@ def decide_scores(policies: PolicySet, scores: Sequence[float]) -> StepOutcome:
 
 
 def decide_completion(policies: PolicySet, run_record: RunRecord, llm_scores: Sequence[LlmScore] = ()) -> StepOutcome:
-    """Make the decisions that need the complete run. ``llm_scores`` contains an LLM's scores of the result."""
+    """Make the decisions that need the complete run. ``llm_scores`` contains an LLM's scores for the result."""
     inputs = run_record.policy_inputs(llm_scores)
     documents = policies.evaluate_documents(inputs, Phase.AFTER_WORKFLOW)
     # Relevance scores of documents are checked here, because all documents are known only now. Other scores were

@@ -14,8 +14,8 @@ from policies.types import Citation
 
 def call_data(record: RequestRecord, run_id: str, *, keep_texts: bool, keep_markers: bool) -> dict[str, Any]:
     """Build the step's data in the form that ``app.runs.steps`` reads. If there was no reply, because the request was
-    blocked or the upstream failed, the step has no documents and no claims. With ``keep_texts``, the texts of documents
-    are stored. With ``keep_markers``, the texts of citation markers are stored."""
+    blocked or the upstream failed, the step has no documents and no claims. With ``keep_texts``, the text of documents
+    is stored. With ``keep_markers``, the text of citation markers is stored."""
     retrieval = record.retrieval
     logged = [(choice, choice.log()) for choice in record.reply.choices if choice.log is not None]
     choices = [log for _, log in logged]
@@ -67,8 +67,8 @@ def _statements(choice: ChoiceRecord, sentences: int) -> Iterator[dict[str, Any]
 
 
 def _support(verdict: ClaimVerdict, choice: ChoiceLog) -> dict[int, float]:
-    """Return a score for each document of the choice that says how well it supports a claim. This is the higher of its
-    score as evidence and its score as a cited document."""
+    """Return how well each document of the choice supports a claim: the higher of its score as evidence and its score
+    as a cited document."""
     cited = choice.inputs.cited_support.items()
     by_citation = {index: score for (span, index), score in cited if span == verdict.claim.span}
     both = [*verdict.support.items(), *by_citation.items()]

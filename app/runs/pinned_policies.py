@@ -21,8 +21,8 @@ _MOST_CACHED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PinnedPolicies:
-    """The policies that apply to a run. These are the versions that it started with, even if they were changed later,
-    and policies that were added afterwards."""
+    """The policies that apply to a run: the versions that it started with, even if they have changed since, and
+    policies that were added later."""
 
     policies: tuple[Policy, ...]
     engine: PolicyEngine

@@ -1,5 +1,5 @@
-"""Prepares the citations that a caller reports for storage. If text isn't stored in full, the cited names are replaced
-by digests. A digest matches the same documents as the name, including documents that are recorded later."""
+"""Prepares caller-reported citations for storage. If text isn't stored in full, the cited names are replaced by
+digests. A digest matches the same documents as the name, including documents that are recorded later."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""An LLM's scores of a run's result, for policies with ``llm_grounding_check``."""
+"""An LLM's scores for a run's result, for policies with ``llm_grounding_check``."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ _NO_DOCUMENTS = "no_documents", "no document of the run was recorded with its te
 
 
 def wants_texts(policies: PolicySet) -> bool:
-    """Return whether the texts of a run's documents must be kept until the run is complete."""
+    """Return whether the text of a run's documents must be kept until the run is complete."""
     return bool(policies.reply_settings.score_requests)
 
 

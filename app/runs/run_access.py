@@ -24,8 +24,8 @@ LARGEST_RUN = 4 * 1024 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCaller:
     """The caller of the runs API. ``key`` is its gateway key, and ``repeat`` is its ``Idempotency-Key``. Repeating a
-    call with the same idempotency key changes nothing. ``body`` is the body of the call. A call with another body is
-    not a repetition."""
+    call with the same idempotency key changes nothing. ``body`` is the body of the call. A call with a different body
+    is not a repetition."""
 
     key: GatewayKey | None = None
     repeat: str | None = None
@@ -83,7 +83,7 @@ def call_digest(run_id: str, caller: RunCaller) -> str | None:
 
 async def repeated_step(connection: AsyncConnection, run: RunRow, kind: StepKind, caller: RunCaller) -> RunStep | None:
     """Return the step that an earlier call with this idempotency key added to the run, or None if there is none. Raises
-    InvalidRequestError if the earlier call was a different one."""
+    InvalidRequestError if the earlier call was different."""
     repeat = caller.repeat
     found = None if repeat is None else await repository.step_with_key(connection, run.run_id, repeat)
     if found is None:

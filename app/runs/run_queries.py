@@ -42,9 +42,9 @@ class RunQueries:
         return RunPage(runs=shown, next=(shown[-1].created_at, shown[-1].run_id) if more else None)
 
     async def view(self, run_id: str, store_text: StoreText) -> RunView:
-        """Return a run with all steps. An open run still contains texts that are needed to complete it. ``store_text``
-        determines whether these texts are shown. Raises NotFoundError, and RunError if a policy of the run can no
-        longer be read."""
+        """Return a run with all steps. An open run still contains text that is needed to complete it. ``store_text``
+        determines whether this text is shown. Raises NotFoundError, and RunError if a policy of the run can no longer
+        be read."""
         async with self.database.read() as connection:
             run = await repository.find(connection, run_id) if RUN_ID.fullmatch(run_id) else None
             if run is None:

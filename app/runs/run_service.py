@@ -2,7 +2,7 @@
 together.
 
 Each step is committed when the call returns. Policy versions are pinned when a run starts, and apply to every step. If
-a policy is created or changed after the start, the new version applies in addition, but only to later steps.
+a policy is created or changed after the start, the new version applies as well, but only to later steps.
 """
 
 import asyncio
@@ -258,9 +258,9 @@ class RunService:
     async def join(self, run_id: str | None, *, agent: str | None, key: GatewayKey | None) -> "JoinedRun | None":
         """Return the run that a request by ``agent`` belongs to.
 
-        Return None while the database is unavailable. Return None also if ``run_id`` isn't the id of a run but one that
-        the caller chose, which is only logged. In both cases, the policies in force apply to the request. Raises
-        RunError, and InvalidRequestError if the run belongs to a different agent.
+        Return None while the database is unavailable, or if ``run_id`` isn't the id of a run but a label that the
+        caller chose, which is only logged. In both cases, the policies in force apply to the request. Raises RunError,
+        and InvalidRequestError if the run belongs to a different agent.
         """
         if run_id is None or RUN_ID.fullmatch(run_id) is None:
             return None
@@ -315,7 +315,7 @@ class RunService:
             joined = pinned.joined(self.engine().enabled, agent=run.agent, key=run.key)
             policies = joined.in_scope(run, model=self.names_of(run.model))
             given = read(run, steps, policies)
-            # Searching a text for instructions can take a long time, so it is done in a thread.
+            # Searching text for instructions can take a long time, so it is done in a thread.
             outcome, shadow = [
                 await run_work(not each.document_needs.reads_texts, given.decide, each)
                 for each in (policies, PolicySet(policies.shadow))
@@ -347,8 +347,8 @@ class RunService:
             )
 
     async def _forget_texts(self, connection: AsyncConnection, run_id: str, steps: Sequence[RunStep]) -> None:
-        """Remove texts from ``steps`` that must not be stored according to the settings. Call this after all decisions
-        are made."""
+        """Remove from ``steps`` any text that must not be stored according to the settings. Call this after all
+        decisions are made."""
         if self.settings.store_text is StoreText.FULL:
             return
         for step in steps:

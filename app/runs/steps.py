@@ -1,5 +1,5 @@
-"""The steps of a run, and the record that sums them up. Steps are only ever added, so concurrent calls can't overwrite
-each other's data."""
+"""The steps of a run, and the record that summarizes them. Steps are only ever added, so concurrent calls can't
+overwrite each other's data."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,9 +42,9 @@ class RunStep:
 class RunRecord:
     """Everything recorded in a run. The order of reports doesn't affect decisions.
 
-    ``cited`` contains the source names that the caller reported. Unless texts are stored in full, these names are
-    hidden. ``citations`` contains the citations found in the replies of the run. ``stated`` contains all claims in the
-    replies, whether or not they were judged, and ``contradictions`` contains the contradictions between them.
+    ``cited`` contains the source names that the caller reported. Unless text is stored in full, these names are hidden.
+    ``citations`` contains the citations found in the replies of the run. ``stated`` contains all claims in the replies,
+    whether or not they were judged, and ``contradictions`` contains the contradictions between them.
     ``output_confidence`` is the lowest value reported, so a later report cannot raise it.
     """
 
@@ -87,7 +87,7 @@ class RunRecord:
         return sum(claim.label is Label.SUPPORTED for claim in claims) / len(claims)
 
     def policy_inputs(self, llm_scores: Sequence[LlmScore] = ()) -> PolicyInputs:
-        """Return the inputs for policies that evaluate the complete run, with the scores of its result."""
+        """Return the inputs for policies that evaluate the complete run, with the scores for its result."""
         return PolicyInputs(
             chunks=self.chunks,
             strippable=False,
@@ -105,7 +105,7 @@ class RunRecord:
 
 
 def document_json(chunk: Chunk, run_id: str, *, keep_text: bool) -> dict[str, Any]:
-    """Build the JSON that a run stores for a document. It contains a digest of the text, by which the text is
+    """Build the JSON that a run stores for a document. It contains a digest of the text, so that the text can be
     recognized later. With ``keep_text``, it also contains the text."""
     kept = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
     document = {name: getattr(chunk, name) for name in kept}
@@ -158,7 +158,7 @@ def contradiction_json(found: Contradiction) -> dict[str, Any]:
 
 
 def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
-    """Return the ``data`` of a step with ``change`` applied to every text that the model or the caller wrote. The names
+    """Return the ``data`` of a step with ``change`` applied to all text that the model or the caller wrote. The names
     in reported citations are replaced by hidden names, so that the citations still count."""
     changed = dict(data)
     if "document" in data:
@@ -214,7 +214,7 @@ def _source_json(source: Source | None) -> dict[str, Any] | None:
 
 
 class _RecordBuilder:
-    """Sums up a run's steps, which must be added in order."""
+    """Summarizes a run's steps, which must be added in order."""
 
     def __init__(self) -> None:
         self._chunks: list[Chunk] = []
@@ -312,8 +312,8 @@ def _claim(data: Mapping[str, Any], sentences: int) -> Claim:
 
 
 def _verdict(data: Mapping[str, Any], places: Sequence[int], sentences: int) -> ClaimVerdict:
-    """Read a verdict. ``places`` maps the document positions in the request to positions in the run. ``sentences`` is
-    the number of sentences in earlier requests, by which the sentence number is increased."""
+    """Read a verdict. ``places`` maps the document positions in the request to positions in the run. ``sentences``, the
+    number of sentences in earlier requests, is added to the sentence number."""
     return ClaimVerdict(
         claim=_claim(data, sentences),
         label=Label(data["label"]),

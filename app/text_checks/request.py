@@ -54,7 +54,7 @@ def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
 
 
 def _question(question: Any, limits: Limits) -> str | None:
-    """Return the question, or None if it isn't known. A blank text says nothing about what the user asked."""
+    """Return the question, or None if it isn't known. Blank text says nothing about what the user asked."""
     text = "" if question is None else _text(question, "question", limits)
     return text if text.strip() else None
 

@@ -1,6 +1,6 @@
 """The client for all upstreams. A request is sent to the upstream that serves its model, with retries and fallbacks.
 
-A request is retried only if no part of a reply has reached the caller and if the request is safe to repeat.
+A request is retried only if no part of a reply has reached the caller and the request is safe to repeat.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class UpstreamClient:
 
     ``keys`` provides keys stored as secrets. ``observe`` is called with the kind of each failure that is followed by
     another attempt. ``transport`` replaces the network, and ``sleep`` replaces the pauses between attempts.
-    ``names_of`` replaces the method with this name, for example with that of another client.
+    ``names_of`` replaces the method of the same name, for example with another client's.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ _NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie"
     "x-forwarded-host", "x-original-host", "x-override-url", "x-real-url", "x-envoy-original-path",
     "x-http-path-override", "x-accel-redirect", "x-http-method", "x-http-method-override", "x-method-override",
     # All callers share the upstream's account, and one call can become several upstream requests. An upstream would
-    # take different requests with the same idempotency key for repetitions of one.
+    # treat different requests with the same idempotency key as repetitions of one.
     "idempotency-key", "x-idempotency-key", "repeatability-request-id", "repeatability-first-sent",
 }  # fmt: skip
 _RETURNED = frozenset(
@@ -81,7 +81,7 @@ def key_header(api: UpstreamApi, key: str) -> tuple[str, str]:
 
 
 class OutgoingHeaders:
-    """Build the headers for one upstream. ``own`` includes its key, and takes precedence over the caller's headers."""
+    """Builds the headers for one upstream. ``own`` includes its key, and takes precedence over the caller's headers."""
 
     def __init__(self, own: Mapping[str, str], api: UpstreamApi) -> None:
         self._own = list(own.items())
@@ -101,8 +101,8 @@ class OutgoingHeaders:
 
 
 def returned_headers(response: httpx.Response, *, read: bool) -> Headers:
-    """Return the upstream's headers for the client. A header can contain text. Therefore, only known headers are
-    returned, and only if the value is an id, a number, a time or a media type.
+    """Return the upstream's headers for the client. A header can contain text, so only known headers are returned, and
+    only if the value is an id, a number, a time or a media type.
 
     ``read`` means that the gateway reads the body. Otherwise, the body is forwarded unchanged, so headers that describe
     it are returned too, with any value.

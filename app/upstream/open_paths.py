@@ -1,5 +1,5 @@
-"""Decides which ungoverned paths are forwarded. These are paths that don't generate replies, and paths that the
-operator lists."""
+"""Decides which ungoverned paths are forwarded: paths that don't generate replies, and paths that the operator
+lists."""
 
 import re
 import unicodedata

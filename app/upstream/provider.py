@@ -88,7 +88,7 @@ def url_of(spec: UpstreamSpec, path: str, query: str, model: str | None) -> str:
 @lru_cache(maxsize=256)
 def parsed(url: str) -> tuple[httpx.URL, bytes]:
     """Return the URL without credentials, and its exact path and query as bytes. ``url`` has one character for each
-    byte. Raises InvalidRequestError if the URL is invalid. Only the part that comes from the client can be."""
+    byte. Raises InvalidRequestError if the URL is invalid, which can be only due to the part that the client sent."""
     slash = url.find("/", url.index("://") + 3)
     target = url[slash:] if slash >= 0 else "/"
     try:
@@ -235,8 +235,8 @@ def _httpx_request(
 
 
 def _basic_auth(base_url: str) -> dict[str, str]:
-    """Return the header for the user and password in the URL, if there are any. A URL in the settings may contain them,
-    but not a URL in the configuration file."""
+    """Return the header for the user and password in the URL, if there are any. A URL in the settings may contain them;
+    one in the configuration file may not."""
     url = httpx.URL(base_url)
     if not url.userinfo:
         return {}
@@ -244,5 +244,5 @@ def _basic_auth(base_url: str) -> dict[str, str]:
 
 
 def _on_the_wire(text: str) -> str:
-    """Encode the text in UTF-8, and return a string with one character for each byte."""
+    """Encode the text as UTF-8, and return a string with one character for each byte."""
     return text.encode().decode("latin-1")

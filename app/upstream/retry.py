@@ -1,4 +1,4 @@
-"""Classifies the result of an attempt, and decides whether to retry at the same upstream after a pause or at a
+"""Classifies the result of an attempt, and decides whether to retry, with the same upstream after a pause or with a
 fallback."""
 
 import random

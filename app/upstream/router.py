@@ -20,8 +20,8 @@ class Route:
 
 
 class Router:
-    """Finds the upstreams for a model. These are the first upstream whose ``models`` match, followed by its fallbacks.
-    Each upstream may have a different name for the model."""
+    """Finds the upstreams for a model: the first one whose ``models`` match, followed by its fallbacks. Each upstream
+    may have a different name for the model."""
 
     def __init__(self, specs: Sequence[UpstreamSpec]) -> None:
         self._matchers = {spec.name: _ModelMatcher(spec) for spec in specs}

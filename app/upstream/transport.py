@@ -70,7 +70,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             response.close()
             raise httpx.RemoteProtocolError(f"invalid status {response.status}")
         first_s = timeouts.first_byte - (loop.time() - started)
-        if first_s <= 0:  # connecting took the time, and has a separate limit
+        if first_s <= 0:  # connecting used up the time, but has a separate limit
             first_s += timeouts.connect
         body = _Body(response, first_s=first_s, between_s=timeouts.between_bytes)
         return httpx.Response(response.status, headers=response.raw_headers, stream=body)
@@ -245,8 +245,8 @@ def _headers_of(request: httpx.Request) -> list[tuple[str, str]]:
 
 
 def _text(raw: bytes) -> str:
-    """Return the string whose UTF-8 encoding by aiohttp is ``raw``. If ``raw`` isn't UTF-8, it is read as Latin-1, so
-    it is sent as different bytes."""
+    """Return the string that aiohttp encodes, as UTF-8, to ``raw``. If ``raw`` isn't UTF-8, it is read as Latin-1, so
+    different bytes are sent."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

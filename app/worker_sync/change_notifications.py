@@ -31,7 +31,7 @@ async def announce_change(database: Database, connection: AsyncConnection, name:
 
 
 class ChangeWatcher:
-    """Reloads data whenever its revision counter changes. On PostgreSQL, a notification triggers a check at once. On
+    """Reloads data whenever its revision counter changes. On PostgreSQL, a notification triggers an immediate check. On
     both databases, the counter is also checked every ``poll_s`` seconds. While the database is unavailable, workers
     continue with the data that they have.
     """

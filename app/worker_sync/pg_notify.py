@@ -53,7 +53,7 @@ class NotifyListener:
         self._scope = TaskScope()
 
     def start(self) -> None:
-        """Start listening and return at once. While the database is unavailable, the listener keeps retrying."""
+        """Start listening and return immediately. While the database is unavailable, the listener keeps retrying."""
         self._scope.start(self._run())
 
     async def aclose(self) -> None:

@@ -73,7 +73,7 @@ class WorkerHeartbeat:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the heartbeat and return at once."""
+        """Start the heartbeat and return immediately."""
         self._policies.watch(self._note)
         self._task = self._scope.start(self._run())
 

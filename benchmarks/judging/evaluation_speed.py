@@ -119,7 +119,7 @@ def made_cases(claims: int) -> Iterator[Case]:
 
 
 def starters() -> Iterator[Case]:
-    """Yield the first cases for each process."""
+    """Yield cases for warming up the processes."""
     for number in range(8 * cores()):
         output = f"The office opens at {number}."
         yield read_case({"case_id": f"start-{number}", "output": output, "documents": ["The office opens at nine."]})

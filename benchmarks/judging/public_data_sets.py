@@ -129,14 +129,15 @@ leaderboard's data sets, and this page says nothing about how it would perform t
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Parse ``INDEX.md``: the licence, domain and repository of each origin, and the table of published results."""
+    """The contents of ``INDEX.md``: the licence, domain and repository of each origin, and the table of published
+    results."""
 
     origins: Sequence[Row]
     published: Sequence[Row]
 
 
 def read_index(file: Path) -> Index:
-    """Raises ValueError if the tables are missing."""
+    """Parse ``INDEX.md``. Raises ValueError if a table is missing."""
     tables = {heading: list(_rows(lines)) for heading, lines in _sections(file.read_text("utf-8"))}
     origins = next((rows for heading, rows in tables.items() if heading.startswith("Where they come from")), [])
     published = next((rows for heading, rows in tables.items() if heading.startswith("Published figures")), [])

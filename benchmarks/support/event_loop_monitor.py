@@ -3,7 +3,7 @@ call.
 
 The loop runs a callback every five milliseconds. ``late`` is the delay of each callback, including delays caused by
 other work on the machine. ``busy`` is the CPU time of the loop's thread between two callbacks. It excludes other work,
-and shows how long the loop itself delayed the callback.
+so it shows how long the loop itself delayed the callback.
 """
 
 import asyncio

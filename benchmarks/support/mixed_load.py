@@ -23,7 +23,7 @@ ANSWER_S = 60.0
 IN_FORCE_S = 10.0
 """The time limit for a change to take effect. Normally, a change takes far less time."""
 WITHIN_S = 1.0
-"""The time after which an administrator assumes that every worker has applied a change. Nothing confirms it."""
+"""The time after which an administrator assumes, without confirmation, that every worker has applied a change."""
 
 
 class Upstream:
@@ -99,7 +99,7 @@ class Seen:
 
 
 class Client:
-    """Sends requests. Half of them use reused connections, and each of the others uses a new connection."""
+    """Sends requests: half of them on reused connections, and each of the others on a new one."""
 
     def __init__(self, base: str, seen: Seen) -> None:
         timeout = aiohttp.ClientTimeout(total=ANSWER_S)

@@ -37,7 +37,7 @@ async def add_reviews(database: Database, *, seed: int = 24) -> None:
             found = (await connection.execute(select(claims).where(_of(claims, row)).order_by(claims.c.seq))).all()
             if not found:
                 continue
-            # Half of the newest requests wait for a review; the older ones have been reviewed.
+            # The newer half of these requests await review; the older half have been reviewed.
             if number * _EVERY < _REQUESTS // 2:
                 await _dispute(connection, dice, number, row, found)
             else:

@@ -21,8 +21,8 @@ _MAX_LEAF_CHARS = 1000
 """A string of more than this many characters is text, whatever it contains."""
 MAX_PATH_CHARS = 400
 MAX_KEYS_CHARS = 800
-"""Maximum length in characters of the keys that lead to a value: converted to words, and as written. Longer keys are
-not judged."""
+"""Maximum length, in characters, of the keys that lead to a value, both converted to words and as written. Longer keys
+are not judged."""
 
 
 class JsonString:
@@ -34,7 +34,7 @@ class JsonString:
         self.places: list[int] = []
         self.fed = 0
         self.splitter: SentenceSplitter | None = None
-        self.path = ""  # keys that each sentence is judged with
+        self.path = ""  # keys with which each sentence is judged
         self._escape: str | None = None
         self._escape_at = 0
         self._words = 0

@@ -1,5 +1,5 @@
-"""Looks up words in the text of one request, and in lists of function words. A reply may repeat names from the request
-without stating anything."""
+"""Looks up words in the text of one request and in lists of function words, because a reply may repeat names from the
+request without stating anything."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -83,7 +83,7 @@ class KnownText:
         return all(word in self._asked or stem(word) in self._asked for word in words)
 
     def quotes(self, text: str) -> bool:
-        """Return whether a document or a name contains ``text`` literally, except for white space."""
+        """Return whether a document or a name contains ``text`` verbatim, ignoring white space."""
         return self._documents.quotes(text)
 
     def is_name(self, text: str) -> bool:
@@ -127,8 +127,8 @@ class KnownWords:
         self._table = table
 
     def without_identifiers(self, folded: str) -> str:
-        """Return ``folded`` without numbers that identify something ("Article 15") if the question or a document
-        contains it."""
+        """Return ``folded`` without numbers that identify something, such as "Article 15", if they occur in the
+        question or a document."""
 
         def known(found: re.Match[str]) -> str:
             return found[0].split()[0] if self._known.names(found[0]) else found[0]
@@ -150,7 +150,7 @@ class KnownWords:
         return not STATING.isdisjoint(words) or not DENYING.isdisjoint(words)
 
     def names_nothing_new(self, words: Iterable[str]) -> bool:
-        """Return whether each word of a topic is a known word or a courtesy, and none is a number or a negation."""
+        """Return whether each word of a topic is known or a courtesy, and none is a number or a negation."""
         table = self._table
         return self.counts_nothing(words) and all(word in table.courteous or self.is_known(word) for word in words)
 

@@ -22,16 +22,17 @@ _MAX_PARTS = 12
 
 
 class DecomposingClaimExtractor:
-    """Extracts claims, and has an LLM split complex ones. Implements ``judges.protocols.ClaimExtractor``.
+    """Extracts claims and has an LLM split complex ones. Implements ``judges.protocols.ClaimExtractor``.
 
-    A claim is not split if the LLM fails or takes too long, or if what it returns isn't the claim's own text, in parts.
-    Lost content would not be judged, and other content isn't in the reply. A part is read after the text before it.
+    A claim is not split if the LLM fails, takes too long, or returns anything but parts of the claim's text: lost
+    content would not be judged, and added content is not in the reply. The judge reads each part together with the text
+    before it.
 
     Args:
         extractor: finds the claims.
         llm: splits them.
         timeout_s: time limit for splitting one claim.
-        record: is called with every call to the LLM.
+        record: called with each call to the LLM.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class DecomposingClaimExtractor:
                 self._splits[key] = ()
         parts = self._splits[key]
         spans = spans_of_parts(parts, claim.text) if 1 < len(parts) <= _MAX_PARTS else None
-        # A part may refer to the text before it, such as its subject.
+        # A part may depend on the text before it, for example for its subject.
         return tuple(
             replace(claim, text=claim.text[start:end], context=f"{claim.context} {claim.text[:start]}".strip())
             for start, end in spans or ()

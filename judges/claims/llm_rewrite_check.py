@@ -28,20 +28,21 @@ _MAX_NEW_WORDS = 0.25
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _END = ".!?… \t\n"
 _CONJUNCTIONS = "and|but|while|whereas|however|und|aber|während|jedoch|et|mais|tandis|y|pero|mientras"
-"""Words between two clauses. A relative pronoun isn't one, because its clause is about the word before it."""
+"""Words between two clauses. Relative pronouns aren't included, because a relative clause is about the word before
+it."""
 _BETWEEN = re.compile(rf";|[,;]? ?(?:{_CONJUNCTIONS}) ?,?")
-"""The text between two clauses. Capitals don't match, because only the first word of a sentence has one."""
+"""The text between two clauses. Capitalised words don't match, because only the first word of a sentence is
+capitalised."""
 _MAY_BE_MISSING = frozenset([",", ";", *_CONJUNCTIONS.split("|")])
-"""What an LLM may leave out of its parts. Each part is cut from the sentence, so nothing within it is lost."""
+"""What an LLM may leave out between parts. Each part is cut from the sentence, so nothing within a part is lost."""
 
 
 def spans_of_parts(parts: Sequence[str], text: str) -> Sequence[tuple[int, int]] | None:
-    """Return where ``text`` must be cut to give ``parts``, as the start and end of each part. Return None if they
-    aren't its parts.
+    """Return the start and end of each of ``parts`` in ``text``, or None if they aren't the parts of ``text``.
 
-    The parts must contain all words of ``text``, in order, except conjunctions. They may repeat nothing, because a part
-    with a repeated beginning can be about another subject, or lack a negation or restriction. ``text`` is only cut
-    before a conjunction or semicolon, and loses nothing but these.
+    The parts must contain all words of ``text``, in order, except conjunctions. They may not repeat anything, because a
+    part with a repeated beginning can be about another subject, or lack a negation or restriction. ``text`` is cut only
+    before conjunctions and semicolons, and loses nothing else.
     """
     tokens = [token for token in _TOKEN.finditer(text.rstrip(_END)) if token[0].casefold() not in _MAY_BE_MISSING]
     words = [token[0].casefold() for token in tokens]

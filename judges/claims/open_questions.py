@@ -1,5 +1,5 @@
 """Decides whether a courtesy ("Of course!") can be a "yes" to the text before it. It can, unless that text is known to
-ask only open questions, or no question at all."""
+ask only open questions or nothing at all."""
 
 import re
 from collections.abc import Callable
@@ -28,8 +28,8 @@ def asking_parts(asked: str, table: HarmlessRules, is_courtesy: Callable[[str], 
 def asks_no_yes_or_no(
     asked: str, pattern: re.Pattern[str], table: HarmlessRules, is_courtesy: Callable[[str], bool]
 ) -> bool:
-    """Return whether ``asked`` is known to ask only open questions (its last question matches ``pattern``), or no
-    question at all. Users leave out question marks, so if there are none, the last clause counts as a question."""
+    """Return whether ``asked`` is known to ask only open questions (its last question matches ``pattern``) or nothing
+    at all. Users often leave out question marks, so if there are none, the last clause counts as a question."""
     asking = asking_parts(asked, table, is_courtesy)
     if not asking:
         return True

@@ -13,7 +13,7 @@ from judges.text.markdown import HEADING, ITEM, ROW
 from judges.types import Claim, Sentence, Span
 
 _MAX_PREFILL = 2000
-"""Maximum number of characters of the prefill that are read, from its end."""
+"""Maximum number of characters that are read, at the end of the prefill."""
 _MAX_LOOK_BACK = 64
 """Number of preceding sentences that may contain a claim's context."""
 _NUMBER = re.compile(r"\d[.,]?\Z")
@@ -24,8 +24,8 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 class PrefilledReply:
     """Reads one reply. Implements ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
 
-    The reply is split on its own, because it is delivered without the prefill. If the prefill ends with an unfinished
-    sentence, the extractor reads the first sentence of the reply together with it.
+    The reply is split without the prefill, because it is delivered without it. If the prefill ends with an unfinished
+    sentence, the extractor reads that sentence together with the first sentence of the reply.
 
     Args:
         prefill: the text that the reply continues.
@@ -63,7 +63,7 @@ class PrefilledReply:
         return self._splitter.flush(truncated=truncated)
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims in ``sentence``, including its beginning in the prefill. Their spans are in the reply."""
+        """Return the claims in ``sentence``, including any beginning in the prefill. Spans are limited to the reply."""
         begun = self._begun(sentence, previous)
         if begun is None:
             return await self._extractor.extract(sentence, previous)
@@ -84,9 +84,9 @@ class PrefilledReply:
         return [replace(first, text=f"{begun}{first.text}", context="", question="", parts=()), *others]
 
     def _begun(self, sentence: Sentence, previous: Sequence[Sentence]) -> str | None:
-        """Return the text that ``sentence``, the first one with words, completes, or "" if there is none. If a line
-        break follows the text, it must be neither a heading nor a lead-in. Return None if the text is an instruction,
-        because ``sentence`` begins a new paragraph."""
+        """Return the text that ``sentence``, the first sentence with words, completes, or "" if there is none. If a
+        line break follows the text, the text must be neither a heading nor a lead-in. Return None if ``sentence``
+        begins a new paragraph, because the text is then an instruction."""
         last = self._before[-1] if self._before else None
         if last is None or not has_words(last.plain) or not has_words(sentence.plain):
             return ""
@@ -105,7 +105,7 @@ class PrefilledReply:
         return f"{last.plain} " if gap or text[0].isalnum() or _is_block(sentence) else last.plain
 
     def _with_prefill(self, previous: Sequence[Sentence]) -> Sequence[Sentence]:
-        """Return ``previous`` with the sentences of the prefill, as far as these may contain context."""
+        """Return ``previous``, preceded by the sentences of the prefill that may contain context."""
         if len(previous) > _MAX_LOOK_BACK:
             return previous
         asked = [said for said in previous if said.index < 0]
@@ -133,13 +133,13 @@ def _in_reply(claim: Claim, sentence: Sentence) -> Claim:
 
 
 def _is_whole(sentence: Sentence) -> bool:
-    """Return whether ``sentence`` can be a whole one: it doesn't begin with a small letter or a digit."""
+    """Return whether ``sentence`` may be complete: it doesn't begin with a lower-case letter or a digit."""
     first = next(filter(str.isalnum, sentence.plain))
     return first.isalpha() and not first.islower()
 
 
 def _is_block(sentence: Sentence) -> bool:
-    """Return whether ``sentence`` is more than a line of text: a heading, a list item, a table row or code."""
+    """Return whether ``sentence`` is not plain text but a heading, a list item, a table row or code."""
     text = sentence.text
     return sentence.in_code or any(block.match(text) for block in (HEADING, ITEM, ROW))
 

@@ -34,7 +34,7 @@ class SourceLists:
         """Whether a sentence, given by its index, is the label or an item of a list of sources."""
 
     def markers(self, sentence: Sentence, reply: Sequence[Sentence]) -> Sequence[Span]:
-        """Return the positions of the markers in the text of ``sentence``, if it only names documents as sources."""
+        """Return the positions of the markers in ``sentence`` if it only names documents as sources."""
         for index in range(len(self._continues), sentence.index):
             self._continues[index] = self._lists_sources(self._read(reply[index]), index)[0]
         listed, markers = self._lists_sources(self._read(sentence), sentence.index)
@@ -42,7 +42,7 @@ class SourceLists:
         return markers
 
     def _lists_sources(self, text: str, index: int) -> tuple[bool, Sequence[Span]]:
-        """Return whether ``text`` is the label of a list of sources, or an item of one, and the markers in it."""
+        """Return whether ``text`` is the label or an item of a list of sources, and the markers in it."""
         resolves = self._resolves
         if resolves is None or len(text) > _MAX_CHARS:
             return False, ()

@@ -24,17 +24,16 @@ _ATTRIBUTED = re.compile(
     re.IGNORECASE,
 )
 _YIELD_EVERY = 16
-"""Number of sentences to process before giving other tasks a turn on the event loop."""
+"""Number of sentences to process before yielding to other tasks on the event loop."""
 _MAX_LOOK_BACK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A statement from a text. ``text`` is quoted word for word. ``context`` is the text needed to understand it, or ""
-    if none is needed. ``origin`` is the number of the text that the statement comes from. ``section`` is the heading
-    and list item above it, and ``attribution`` is its introduction ("According to the handbook,"). Statements that
-    differ in ``section`` or ``attribution`` are about different things.
-    """
+    """A statement from a text. ``text`` is verbatim. ``context`` is the text needed to understand it, or "" if none is
+    needed. ``origin`` is the number of the text that the statement comes from. ``section`` is the heading and list item
+    above it, and ``attribution`` is its introduction ("According to the handbook,"). Statements that differ in
+    ``section`` or ``attribution`` are about different things."""
 
     text: str
     span: Span
@@ -56,8 +55,8 @@ async def statements_of(
     origin: int = 0,
     limit: int,
 ) -> Sequence[Statement]:
-    """Return the first ``limit`` statements in ``text``, with their context. The time is proportional to the amount of
-    text read.
+    """Return the first ``limit`` statements in ``text``, with their context. The time taken is proportional to the
+    amount of text read.
 
     ``splitter`` creates the splitter for the text; ``origin`` is the number of the text.
     """

@@ -14,7 +14,7 @@ _BATCH_TOKENS: Final = 1024
 
 
 class _Call:
-    """A call to ``score``: its results so far, the future that the caller awaits, and the recorders for its costs."""
+    """A call to ``score``: its results so far, the future that the caller awaits, and the recorders of its costs."""
 
     __slots__ = ("done", "missing", "recorders", "results")
 
@@ -46,8 +46,8 @@ class _Item:
 class BatchingScorer(ScorerWrapper):
     """Scores the pairs of concurrent calls together without delaying any call: the first call is scored at once, and
     pairs that arrive meanwhile form the next batches. Each batch contains the pair that has waited longest and the
-    pairs closest to it in length. This keeps padding small, and no pair starves. If the scorer's calls cost money, a
-    batch contains pairs of one request only, so that each request is charged for its own calls.
+    pairs closest to it in length. This keeps padding small and ensures that no pair starves. If the scorer's calls cost
+    money, a batch contains pairs of one request only, so that each request is charged for its own calls.
 
     Args:
         scorer: scores the batches.

@@ -63,9 +63,9 @@ class CascadeScorer:
         first: scores every pair.
         second: scores the pairs whose score is in the band.
         band: the range of uncertain probabilities.
-        patience_s: seconds for which a pair that ``first`` has scored waits for ``second``; None means no limit. It
-            must be shorter than the caller's time limit; otherwise a slow ``second`` would leave the caller without any
-            score.
+        patience_s: maximum time, in seconds, to wait for ``second`` to score a pair that ``first`` has already scored;
+            None means no limit. It must be shorter than the caller's time limit; otherwise a slow ``second`` would
+            leave the caller without any score.
     """
 
     def __init__(self, first: PairScorer, second: PairScorer, band: Band, *, patience_s: float | None = None) -> None:
@@ -109,7 +109,7 @@ class CascadeScorer:
 
     @property
     def fuses(self) -> bool:
-        """Whether the first judge takes little longer for a claim with several windows than for a claim with one."""
+        """Whether the first judge takes barely longer for a claim with several windows than for a claim with one."""
         return bool(getattr(self._counting, "fuses", False))
 
     @property
@@ -164,9 +164,8 @@ class CascadeScorer:
             await self._first.prefill(texts)
 
     async def start(self) -> None:
-        """Start both judges. Idempotent. A judge that cannot be started is logged. It is retried later if the failure
-        may be temporary. Raises JudgeUnreachableError or JudgeUnavailableError if neither can be started.
-        """
+        """Start both judges. Idempotent. A judge that cannot be started is logged, and retried later if the failure may
+        be temporary. Raises JudgeUnreachableError or JudgeUnavailableError if neither can be started."""
         async with self._starting:
             if self._closed:
                 raise JudgeUnavailableError(f"{self.name} is closed")
@@ -248,8 +247,7 @@ class CascadeScorer:
         return replace(first, provisional=True)
 
     def _warn(self, error: str) -> None:
-        """Log that the second judge failed. Log it at most once per ``_QUIET_S``, because it may fail for every
-        claim."""
+        """Log that the second judge failed, at most once per ``_QUIET_S``, because it may fail for every claim."""
         now = asyncio.get_running_loop().time()
         if now >= self._quiet_until:
             self._quiet_until = now + _QUIET_S
@@ -283,7 +281,8 @@ class CascadeScorer:
 
     @property
     def _counting(self) -> PairScorer:
-        """The judge whose tokenizer determines how evidence is cut: the first, unless only the second is available."""
+        """The judge whose tokenizer determines how evidence is cut: the first one, unless only the second is
+        available."""
         return self._second if self._first in self._faults and self._second not in self._faults else self._first
 
 

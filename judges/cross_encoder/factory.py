@@ -19,7 +19,7 @@ from judges.cross_encoder.threaded_scorer import JudgeThreadPool
 from judges.protocols import PairScorer
 
 _WAIT_SHARE: Final = 0.6
-"""Share of the time limit that a cascade gives to all judges after the first."""
+"""Share of the time limit that a cascade gives, in total, to the judges after the first."""
 _STATES_BYTES_OF_TWO: Final = (40 * 1024 * 1024, 176 * 1024 * 1024)
 """Memory limits for the window states of the small and the large encoder, enough for 50 and 38 windows."""
 

@@ -17,8 +17,8 @@ _CONTRADICTED = frozenset({"contradiction", "contradicted", "contradict", "contr
 class LabelMapping:
     """The index of each label among a model's logits.
 
-    ``contradicted`` is None for a model that lacks this label; claims that are not entailed are then neutral. ``size``
-    is the number of logits; a single logit is the log-odds of entailment.
+    ``contradicted`` is None for a model without this label, for which every claim that isn't entailed is neutral.
+    ``size`` is the number of logits; a single logit is the log-odds of entailment.
     """
 
     size: int

@@ -20,7 +20,7 @@ class CachingScorer(ScorerWrapper):
     """Caches the most recently used scores, keyed by a hash of model, evidence and claim. No text is kept.
 
     While a pair is being scored for one caller, other callers wait for the result instead of scoring it again. If that
-    caller is cancelled or fails, the next one scores the pair itself.
+    caller is cancelled or fails, the next one scores the pair.
 
     Args:
         scorer: scores the pairs that are not cached.

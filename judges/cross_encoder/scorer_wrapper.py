@@ -22,7 +22,7 @@ class ScorerWrapper:
 
     @property
     def fuses(self) -> bool:
-        """Whether a claim with several windows takes little longer than a claim with one."""
+        """Whether a claim with several windows takes barely longer than a claim with one."""
         return bool(getattr(self._scorer, "fuses", False))
 
     @property

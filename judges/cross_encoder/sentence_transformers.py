@@ -112,7 +112,7 @@ class SentenceTransformersScorer(ThreadedScorer):
 
 
 def _limit(model: Any) -> int:
-    # Renamed within the supported versions; the old name still works, but warns.
+    # Renamed within the supported versions; the old name still works, but causes a warning.
     longest = model.max_seq_length if hasattr(model, "max_seq_length") else model.max_length
     limits = (longest, model.tokenizer.model_max_length)
     known = [limit for limit in limits if isinstance(limit, int) and limit < _UNLIMITED]

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _CLOSE_S = 5.0
 
 _LOW_PRIORITY_DELAY = 64
-"""Number of jobs submitted later that may run before a low-priority job."""
+"""Number of later jobs that may run before a low-priority job."""
 
 _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -26,7 +26,7 @@ _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 class JudgeThreadPool(Executor):
     """A pool of up to ``workers`` threads, started as needed.
 
-    Unlike in the standard library's pool, a thread that is stuck in a model doesn't prevent the process from exiting.
+    Unlike with the standard library's pool, a thread that is stuck in a model doesn't keep the process from exiting.
     """
 
     def __init__(self, workers: int, *, name: str = "judge") -> None:
@@ -64,7 +64,7 @@ class JudgeThreadPool(Executor):
         return job[0]
 
     async def aclose(self, limit_s: float | None = None) -> None:
-        """Close the pool: cancel waiting jobs and wait for running ones, at most ``limit_s`` seconds (default 5)."""
+        """Close the pool: cancel waiting jobs, and wait up to ``limit_s`` seconds (default 5) for running ones."""
         with self._lock:
             self._closed = True
             self._cancel_waiting()

@@ -64,7 +64,7 @@ class EvidenceIndex:
         self.chunks = chunks
         self.window_tokens = window_tokens
         """Maximum number of tokens in a window."""
-        # Keyed by identity. Hashing a window would hash its texts, which takes as long as searching them.
+        # Keyed by identity, because hashing a window would hash its texts, which takes as long as searching them.
         self._place = {id(window): place for place, window in enumerate(windows)}
         self._sentences = sentences
         self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
@@ -80,7 +80,7 @@ class EvidenceIndex:
         return [self.windows[place] for place in ranked[:k]]
 
     def affinities(self, windows: Sequence[Evidence], claim: str) -> list[float]:
-        """Return how closely the best sentence of each window matches the topic of ``claim``, as the weighted share (0
+        """Return, for each window, how closely its best sentence matches the topic of ``claim``: the weighted share (0
         to 1) of the claim's words that the sentence contains. Short words have a low weight."""
         weights = {term: substance(term) for term in _terms_of(claim)}
         total = sum(weights.values()) or 1.0
@@ -95,9 +95,8 @@ class EvidenceIndex:
         return max(pairs, key=lambda pair: _share(weights, present[pair[0]] | present[pair[1]]), default=None)
 
     def join(self, pair: tuple[Evidence, Evidence], claim: str, *, tokens: int, count: CountTokens) -> str:
-        """Join two windows into one text of at most ``tokens`` tokens: in full if they fit, otherwise the sentences
-        closest to ``claim``.
-        """
+        """Join two windows into one text of at most ``tokens`` tokens. If they don't fit in full, use only the
+        sentences closest to ``claim``."""
         whole = "\n".join(window.judged_text for window in pair)
         if count(whole) <= tokens:
             return whole
@@ -125,8 +124,8 @@ class EvidenceIndex:
         return max(shares, default=0.0)
 
     def _postings_of(self, place: int) -> Mapping[str, Sequence[int]]:
-        """Return, for each term, the sentences of the window at ``place`` that contain it. Two threads may build this
-        concurrently."""
+        """Return, for each term, the sentences of the window at ``place`` that contain it. Two threads may build the
+        map concurrently."""
         if (known := self._postings.get(place)) is not None:
             return known
         postings: defaultdict[str, list[int]] = defaultdict(list)

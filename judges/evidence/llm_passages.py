@@ -28,8 +28,8 @@ def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REAC
 
 
 def _add(ranges: list[tuple[int, int]], new: tuple[int, int], windows: Sequence[Evidence]) -> list[tuple[int, int]]:
-    """Add ``new`` to ``ranges``. If it adjoins or overlaps ranges of the same chunk, merge them at the position of the
-    first one."""
+    """Add ``new`` to ``ranges``. If it adjoins or overlaps other ranges of the same chunk, merge them at the position
+    of the first."""
     first, last = new
     chunk = windows[first].chunk_index
     touching = [r for r in ranges if windows[r[0]].chunk_index == chunk and r[0] <= last + 1 and first <= r[1] + 1]

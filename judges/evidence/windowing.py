@@ -44,7 +44,7 @@ class DocumentCutter:
         self._cached = lru_cache(max_texts)(self._cut)
 
     def sentences(self, text: str, limit: int, count: CountTokens) -> Sequence[_Unit]:
-        """Return the sentences of ``text``, and pieces of those with more than ``limit`` tokens."""
+        """Return the sentences of ``text``, with those of more than ``limit`` tokens cut into pieces."""
         cut = self._cached if len(text) <= _MAX_CACHED_CHARS else self._cut
         return cut(text, limit, count)
 
@@ -68,7 +68,8 @@ def build_index(
     Args:
         cutter: cuts each chunk into sentences.
         count: returns the length of its argument in tokens.
-        max_tokens: the limit for evidence and claim together. A window leaves room for the claim, up to half the limit.
+        max_tokens: the limit for evidence and claim together. A window leaves room for the claim, but at most half the
+            limit.
         windowing: how chunks are cut.
     """
     windowing = windowing or Windowing()
@@ -96,7 +97,7 @@ def build_index(
 
 
 def split_long(text: str, limit: int, count: CountTokens) -> Sequence[str]:
-    """Return ``text`` itself or, if it is longer than ``limit`` tokens, overlapping pieces within the limit."""
+    """Return ``text`` or, if it is longer than ``limit`` tokens, overlapping pieces of it within the limit."""
     return [text[unit.start : unit.end] for unit in _pieces(text, 0, limit, count)]
 
 

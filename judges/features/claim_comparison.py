@@ -32,11 +32,11 @@ _LEAST_COVERAGE: Final = 0.5
 _SAME_SUBJECT: Final = 0.5
 _SETTLED: Final = 0.95
 _WITHHELD: Final = 0.5
-"""The value of ``quantity_differs`` for which a claim is neither supported nor contradicted. It is used if a sentence
-contains all quantities in the claim, but isn't about the subject of the question."""
+"""The value of ``quantity_differs`` at which a claim is neither supported nor contradicted. It is used if a sentence
+contains all quantities in the claim but isn't about the subject of the question."""
 _MAY_WELL: Final = 0.35
-"""A sentence is assumed to be a possible source of the claim if the share of the claim that it covers is at most this
-much below the largest share."""
+"""A sentence counts as a possible source of the claim if its share of the claim is at most this much below the largest
+share."""
 _OF_SUBJECT: Final = 3
 """Number of content words, at the beginning of the text before a claim, that identify the claim's subject."""
 
@@ -185,10 +185,9 @@ class _Seen:
         return max(self.loosely, sure if self.plain < coverage - _MAY_WELL else 0.0)
 
     def settle(self, *, universal: bool) -> None:
-        """Record that the evidence contains the claim word for word. Sentences that differ from the claim are then
-        about other things, and their differences are discarded. A ``universal`` claim is about all things of its kind,
-        so denials still count.
-        """
+        """Record that the evidence contains the claim word for word. Differences in other sentences are then discarded,
+        because those sentences are about other things. Denials still count for a ``universal`` claim, which is about
+        all things of its kind."""
         self.quantity = self.name = (0.0, None)
         self.roles = self.loosely = 0.0
         self.wider = (0.0, 0.0)
@@ -197,8 +196,8 @@ class _Seen:
 
 
 class _Target:
-    """A sentence in the claim, with the results of its comparisons so far. They are keyed by the identity of the
-    compared object."""
+    """A sentence in the claim, with the results of its comparisons so far, keyed by the identity of the compared
+    object."""
 
     def __init__(self, sentence: ParsedSentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
         self._sentence = sentence
@@ -249,9 +248,8 @@ class _Target:
     ) -> frozenset[int]:
         """Return the ``places`` of sentences about another subject, such as a plan that neither the text before the
         claim nor the question names. ``subject`` holds the words for the claim's subject. A sentence is about another
-        subject if a competing sentence contains at least as much of the claim, and contains the same words of
-        ``subject`` and at least one more.
-        """
+        subject if a competing sentence contains at least as much of the claim, all words of ``subject`` that the first
+        contains, and at least one more."""
         if not subject or not places:
             return frozenset()
         rivals = {*places, *(place for place, sentence in enumerate(sentences) if self._counts_alike(sentence))}
@@ -327,8 +325,7 @@ class _Target:
         self, scored: Sequence[tuple[float, int]], evidence: Prepared, others: Container[int], overlap: float
     ) -> Features:
         """Judge the claim against the candidate sentences. ``scored`` lists the sentences that contain much of the
-        claim. Each sentence comes with its share of the claim; the largest share is first. ``others`` are the sentences
-        about a different subject."""
+        claim, with their shares of it, largest first. ``others`` are the sentences about a different subject."""
         repeated = verbatim(self._sentence, evidence, others)
         target = self._sentence
         absent = bool(self._lacks(evidence))

@@ -21,7 +21,7 @@ class FeatureExtractor(Protocol):
         ...
 
     def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str:
-        """Rewrite those quantities in ``text`` that come from ``claim``, in the form that ``evidence`` uses."""
+        """Rewrite the quantities in ``text`` that come from ``claim`` in the form that ``evidence`` uses."""
         ...
 
     def comparison(self, claim: Prepared, /) -> ClaimComparison:

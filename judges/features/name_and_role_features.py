@@ -1,5 +1,5 @@
-"""Detects that a claim, compared with an otherwise similar sentence, has a different name, swaps roles, or claims
-more."""
+"""Detects claims that differ from an otherwise similar sentence in a name, swap its roles, or claim more than it
+says."""
 
 from collections.abc import Container, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -43,8 +43,7 @@ _REPLACED_IN: Final = 0.6
 
 
 def name_differs(pair: SentencePair) -> tuple[float, str | None]:
-    """Detect that the claim's last word is a different letter or name: gate C instead of gate B. The words before it
-    must be the same."""
+    """Detect that the claim ends with a different letter or name after the same words: gate C instead of gate B."""
     claim, evidence = pair.claim, pair.evidence
     if len(claim.keys) < 3 or len(pair.anchors) != len(claim.keys) - 1 or pair.anchors[-1][0] != len(claim.keys) - 2:
         return 0.0, None
@@ -80,8 +79,8 @@ def replaced(pair: SentencePair) -> tuple[str, str] | None:
 
 
 def name_replaced(pair: SentencePair, words: tuple[str, str], known: Container[str]) -> tuple[float, str | None]:
-    """Detect a replaced name. The result has its full strength if the claim's name is not among the ``known`` words,
-    which are those in the evidence. A different spelling or an abbreviation doesn't count as a different name."""
+    """Detect a replaced name. The result is strongest if the claim's name is not among the ``known`` words, which are
+    those in the evidence. A different spelling or an abbreviation doesn't count as a different name."""
     mine, theirs = (lexeme(word).key for word in words)
     if mine not in pair.claim.names or theirs not in pair.evidence.names or _spelled_alike(*words):
         return 0.0, None
@@ -100,8 +99,8 @@ def _spelled_alike(one: str, other: str) -> bool:
 _FEWEST: Final = 3
 """Minimum number of keys for comparing the structure of two sentences."""
 SURELY: Final = 0.5
-"""If a claim overstates the evidence by more than this, the evidence can't support the claim, however similar their
-wording is."""
+"""If a claim overstates the evidence by more than this, the evidence can't support the claim, however similar the
+wording."""
 _BOUNDED: Final = 0.65
 _HEDGED: Final = 0.35
 _OF_A_PART: Final = 3
@@ -128,9 +127,8 @@ def roles_swapped(pair: SentencePair) -> float:
 
 
 def _compared_alike(pair: SentencePair) -> bool:
-    """Return whether the two comparisons are known to mean the same or the opposite. For "wider" and "narrower", for
-    example, this isn't known.
-    """
+    """Return whether the two comparisons are known to mean the same or the opposite. For example, this isn't known for
+    "wider" and "narrower"."""
     mine, theirs = (
         {word for word in words_of(sentence) if word.endswith("er") or word in DEGREES}
         for sentence in (pair.claim, pair.evidence)
@@ -146,8 +144,7 @@ def crossed(pairs: Sequence[SentencePair]) -> bool:
 
 
 def _goes_on(sentence: ParsedSentence) -> bool:
-    """Return whether the sentence adds to an earlier statement. What the earlier sentence says may then apply to this
-    one too."""
+    """Return whether the sentence adds to an earlier statement, which may then apply to this sentence's subject too."""
     return sentence.leans or has_word(sentence, ("also", "too"))
 
 
@@ -199,7 +196,7 @@ def overclaims(pair: SentencePair) -> float:
 
 
 def _widened(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Return whether the claim says "all users" and the evidence only "premium users"."""
+    """Return whether the claim is about more things than the evidence: "all users" instead of "premium users"."""
     if claim.quantifier < UNIVERSAL:
         return False
     mine, theirs = words_of(claim), words_of(evidence)
@@ -221,7 +218,7 @@ def _narrows(words: Sequence[str], place: int, said: Container[str]) -> bool:
 
 
 def _qualified(words: Sequence[str], place: int, claim: ParsedSentence) -> bool:
-    """Return whether the words after the noun restrict it ("customers on a plan"), and the claim drops this
+    """Return whether the words after the noun restrict it ("customers on a plan") and the claim drops this
     restriction."""
     told = [word for word in words[place + 2 : place + 2 + _OF_A_PART] if word not in _ARTICLES]
     if words[place + 1] not in QUALIFYING or not told or not has_content(told[0]):

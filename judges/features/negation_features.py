@@ -1,4 +1,4 @@
-"""Detects that a claim states the opposite of an otherwise similar sentence."""
+"""Detects claims that state the opposite of an otherwise similar sentence."""
 
 from collections.abc import Container, Sequence
 from typing import Final
@@ -45,7 +45,7 @@ _LONG_ENOUGH: Final = 1.3
 """A claim needs at least this weight to show what it denies. "No doctor" has a lower weight."""
 _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
-"""Words between a negation and the negated word: "non-toxic", "no longer sold"."""
+"""Words that may precede a negated word as part of the negation: "non-toxic", "no longer sold"."""
 _FIRST: Final = "#ordinal::1"
 _AMOUNTS: Final = (QuantityKind.MONEY, QuantityKind.PERCENT, QuantityKind.MEASURE)
 _A_THING: Final = 2
@@ -114,9 +114,8 @@ def _denies_by_word(sentence: ParsedSentence) -> bool:
 
 
 def _said_otherwise(pair: SentencePair) -> bool:
-    """Return whether the sentences may mean the same although their negations differ. One of them may be negative in
-    another way or in another place.
-    """
+    """Return whether the sentences may mean the same although their negations differ, because one of them is negative
+    in another way or in another place."""
     claim, evidence = pair.claim, pair.evidence
     mine, theirs = len(claim.negations), len(evidence.negations)
     if mine == theirs:
@@ -163,9 +162,9 @@ def _over_a_border(pair: SentencePair) -> bool:
 def denials_of(
     claim: ParsedSentence, evidence: ParsedSentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]
 ) -> int:
-    """Count the negations in ``clauses`` of the evidence that deny the claim. A negation doesn't count if it comes
-    after all of the claim's content ("... and cannot be exchanged"), or if it denies a word that is inserted into this
-    content ("items not worn can be returned")."""
+    """Count the negations in ``clauses`` of the evidence that deny the claim. A negation doesn't count if it follows
+    all of the claim's content ("... and cannot be exchanged") or denies a word inserted into that content ("items not
+    worn can be returned")."""
     if not anchors or has_word(evidence, CORRELATIVES):
         return sum(clause in clauses for clause in evidence.negations)
     last, count = anchors[-1][1], 0
@@ -178,8 +177,8 @@ def denials_of(
 
 
 def _denied(evidence: ParsedSentence, place: int) -> str:
-    """Return the word denied by a negation before ``place``. This is the next word or, if that word has a low weight,
-    the one after it."""
+    """Return the word denied by a negation before ``place``: the next word or, if that word has a low weight, the one
+    after it."""
     following = evidence.keys[place : place + 2]
     passed = len(following) > 1 and (following[0] in _PASSED or evidence.weights.get(following[0], 1.0) < 1.0)
     return following[1] if passed and following[0] not in evidence.signs else "".join(following[:1])
@@ -233,7 +232,7 @@ def _clauses_of(pair: SentencePair) -> set[int] | None:
 
 def _bounded_alike(pair: SentencePair) -> bool:
     """Return whether quantities with the same value also have the same bounds. In "up to 5 may" and "more than 5 may
-    not", the bounds differ."""
+    not", for example, they don't."""
     return all(
         quantity.bound is other.bound and quantity.limit == other.limit
         for _, quantity in pair.claim.quantities
@@ -276,7 +275,7 @@ def _signs_differ(pair: SentencePair) -> int:
 
 def _sign_near(pair: SentencePair, key: str, place: int) -> int:
     """Return the sign of a concept in the evidence. If the concept occurs several times, choose the occurrence whose
-    surrounding words match those at the claim's ``place``. Return 0 if there is no clear choice."""
+    surrounding words best match those at the claim's ``place``. Return 0 if there is no clear choice."""
     places = pair.evidence.signs[key]
     if len({sign for _, sign in places}) == 1:
         return places[0][1]
@@ -337,10 +336,9 @@ def _weight(sentence: ParsedSentence, index: int, at: int, before: int, behind: 
 
 
 def opposed(pair: SentencePair) -> float:
-    """Detect that a word is replaced by its opposite and the rest of the text is the same, as in "a third more" and "a
-    third less". The result is lower for words that may distinguish two things, as in "the left button" and "the right
-    button".
-    """
+    """Detect that a word is replaced by its opposite in otherwise identical text, as in "a third more" and "a third
+    less". The result is lower for words that may distinguish two things, as in "the left button" and "the right
+    button"."""
     claim, evidence = pair.claim, pair.evidence
     if pair.lacking > 1 or pair.coverage < 0.7 or len(pair.anchors) < len(claim.keys) - 1:
         return 0.0

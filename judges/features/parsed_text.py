@@ -18,11 +18,11 @@ _LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
 _ENDS: Final = frozenset(".!?。！？")
 _CLAUSE_MARKS: Final = frozenset(",;:、；()")
 _COMPARING_MARKS: Final = frozenset("<>≥≤~≈")
-"""Marks that turn the number after them into a bound. A sentence is repeated word for word only with them."""
+"""Marks that turn the number after them into a bound. A word-for-word repetition of a sentence must include them."""
 _BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
 SEPARATOR: Final = lexicon.SEPARATOR
 ELLIPSIS: Final = -1
-"""Represents the clause of a negation whose negated part is omitted ("the other does not")."""
+"""Stands for the clause of a negation whose negated part is omitted ("the other does not")."""
 _QUOTES: Final = frozenset('"“”»」)')
 NAMING: Final = (QuantityKind.REFERENCE, QuantityKind.IDENTIFIER, QuantityKind.WEEKDAY)
 _NAMING_WEIGHT: Final = 0.6
@@ -58,7 +58,7 @@ class ParsedSentence(Struct, frozen=True):
     weight: float
     quantities: tuple[tuple[int, Quantity], ...]
     names: Mapping[str, str]
-    """The capitalized words in the sentence, apart from its first word, as a map from key to spelling."""
+    """The capitalized words in the sentence, except the first word, as a map from key to spelling."""
     clauses: tuple[int, ...]
     """The clause that contains each key."""
     negations: tuple[int, ...]
@@ -102,7 +102,7 @@ def prepare(text: str, context: str = "", asked: str = "") -> Prepared:
 
     ``context`` is the sentence before a claim such as "It costs 5 euros." It identifies the claim's subject, but isn't
     compared with the evidence. ``asked`` is the question that a claim answers. It determines which of several things in
-    the evidence the claim is about.
+    the evidence is meant.
     """
     clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
     clean = clean[lead.end() :] if (lead := lexicon.LEAD_IN.match(clean)) else clean
@@ -212,8 +212,8 @@ class _Collector:
     answers: bool = False
     """Whether the next part follows a colon."""
     period: tuple[str, Decimal] | None = None
-    """The period of the most recent rate, such as "day" in "two a day". It is kept until its name has been read, or up
-    to word number ``period_until``."""
+    """The period of the most recent rate, such as "day" in "two a day". It is kept until its name has been read, or
+    until word number ``period_until``."""
     period_until: int = 0
 
     def quantity(self, quantity: Quantity) -> None:

@@ -1,9 +1,11 @@
-"""Combines a model's probabilities with features into calibrated probabilities. Two logistic regressions, whose weights
-are stored as data, estimate P(entailed) and, for claims that are not entailed, P(contradicted). A third regression
-estimates P(entailed) from shared wording alone. Its estimate counts only if it is low: evidence without the claim's
-words is unlikely to support the claim, but shared words prove nothing. Exact features (a number that differs, a
-negation, a sentence repeated word for word) then shift the log-odds. For a judge with two encoders, there are separate
-regressions, which also use the second encoder's probabilities.
+"""Combines a model's probabilities with features into calibrated probabilities.
+
+Two logistic regressions, whose weights are stored as data, estimate P(entailed) and, for claims that are not entailed,
+P(contradicted). A third regression estimates P(entailed) from shared wording alone. Its estimate counts only if it is
+low: evidence without the claim's words is unlikely to support the claim, but shared words prove nothing.
+
+Exact features (a number that differs, a negation, a sentence repeated word for word) then shift the log-odds. For a
+judge with two encoders, there are separate regressions, which also use the second encoder's probabilities.
 """
 
 import json
@@ -23,7 +25,7 @@ from judges.types import Probabilities
 
 WEIGHTS_FILE: Final = "weights.json"
 _FLOOR: Final = 1e-3
-"""Probabilities are kept at least this far from 0 and 1. A model's certainty beyond that is meaningless."""
+"""Probabilities are kept at least this far from 0 and 1, because a model's certainty beyond that is meaningless."""
 _HEARD: Final = 2.5
 """The log-odds beyond which a model's certainty would outweigh any exact feature."""
 _TOLD: Final = 0.5
@@ -46,8 +48,8 @@ MOVES: Final[Mapping[str, tuple[float, float]]] = {
     "overclaims": (-2.5, 0.0),
 }
 """Maps each feature to the amounts that a value of 1 adds to the log-odds of "entailed" and of "contradicted", each
-against "neither". Exact features are rare and have a large weight. On held-out claims, ``overclaims`` improves little
-on the model's own scores."""
+against "neither". Exact features are rare and have large weights. On held-out claims, ``overclaims`` adds little to the
+model's own scores."""
 _moving: Final = attrgetter(*MOVES)
 _explaining: Final = attrgetter(*(name for name, _ in _EXPLANATIONS))
 NAMES: Final = (
@@ -111,7 +113,7 @@ def combine(
     model: Probabilities,
     best: tuple[float, float] | None = None,
 ) -> Combined:
-    """Correct a model's probabilities for a pair by the features of its texts.
+    """Correct a model's probabilities for a pair with the features of its texts.
 
     Never raises. The time is proportional to the number of sentences in the evidence.
 

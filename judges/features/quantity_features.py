@@ -1,4 +1,4 @@
-"""Detects that quantities in a claim differ from those in an otherwise similar sentence, and rewrites quantities that
+"""Detects quantities in a claim that differ from those in an otherwise similar sentence, and rewrites quantities that
 differ only in form."""
 
 from collections.abc import Sequence
@@ -144,9 +144,8 @@ def _same_polarity(pair: SentencePair) -> bool:
 
 
 def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quantity]]) -> bool:
-    """Return whether the evidence's quantity is an end of a range, but not the end that the claim's bound refers to.
-    For "3 to 5", the bound "at most 4" refers to the 5, not to the 3.
-    """
+    """Return whether the evidence's quantity is the end of a range that the claim's bound does not refer to. For "3 to
+    5", the bound "at most 4" refers to the 5, not to the 3."""
     if quantity.bound not in (BoundKind.AT_MOST, BoundKind.AT_LEAST):
         return False
     at = next(index for index, (other, _) in enumerate(theirs) if other == place)
@@ -202,8 +201,8 @@ def _times_over(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool
 
 
 def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) -> bool:
-    """Return whether the quantity is in one of the ranges. If it is a bound, return whether it includes one of the
-    ranges completely."""
+    """Return whether the quantity is in one of the ranges. If the quantity is a bound, return whether it includes one
+    of the ranges completely."""
     if quantity.bound in (BoundKind.EXACT, BoundKind.ABOUT):
         return any(within(quantity, low, high) for low, high in ranges)
     value = quantity.values[:1]
@@ -213,8 +212,8 @@ def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) 
 
 
 def _of_another(pair: SentencePair, open_: Sequence[tuple[int, Quantity]]) -> bool:
-    """Return whether the sentence seems to be about a different year, article or model, rather than to contradict the
-    claim."""
+    """Return whether the sentence seems to be about a different year, article or model, so that it doesn't contradict
+    the claim."""
     theirs = [other for _, other in pair.evidence.quantities]
     named = [
         place
@@ -302,7 +301,7 @@ def _unit_left_out(one: Quantity, other: Quantity) -> bool:
 
 
 def _changed_by(pair: SentencePair) -> bool:
-    """Return whether only the claim uses "by", as "fell by 20 %" does if the evidence says "fell from 50 to 40
+    """Return whether the claim uses "by" and the evidence doesn't, as in "fell by 20 %" and "fell from 50 to 40
     dollars"."""
     return has_word(pair.claim, ("by",)) and not has_word(pair.evidence, ("by",))
 
@@ -375,8 +374,8 @@ _CONVERTED = frozenset(
 
 
 def as_written(text: str, claim: Prepared, evidence: Sequence[Prepared]) -> str:
-    """Rewrite those quantities in ``text`` that come from ``claim`` and that the evidence has only in another form,
-    such as "72 hours" instead of "three days". A model recognizes synonyms, but rarely equivalent numbers."""
+    """Rewrite the quantities in ``text`` that come from ``claim`` and that the evidence has only in another form: "72
+    hours" instead of "three days". A model recognizes synonyms, but rarely equivalent numbers."""
     said = {other.text for window in evidence for other in window.quantities} if claim.quantities else set()
     unsaid = [mine for mine in claim.quantities if mine.kind in _CONVERTED and mine.text not in said]
     if not unsaid:

@@ -1,6 +1,5 @@
-"""Aligns a sentence in the claim with one in the evidence, and compares their words, opposites and the sides of
-comparisons.
-"""
+"""Aligns a sentence in the claim with one in the evidence, and compares their words, their opposites, and the sides of
+their comparisons."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -31,8 +30,8 @@ class SentencePair(Struct, frozen=True):
 def pair_up(
     target: ParsedSentence, evidence: ParsedSentence, frame: Mapping[str, float], coverage: float
 ) -> SentencePair:
-    """Align two sentences. ``frame`` holds the words that the claim is about, with their weights. ``coverage`` is the
-    share of them that occurs in the evidence."""
+    """Align two sentences. ``frame`` holds the words that the claim is about, with their weights; ``coverage`` is the
+    share of these words that the evidence contains."""
     full = [key in evidence.weights for key, weight in frame.items() if weight == 1.0]
     shared = sum(full)
     return SentencePair(target, evidence, coverage, len(full) - shared, shared, anchors_of(target.keys, evidence.keys))
@@ -102,8 +101,8 @@ def gap(anchors: Sequence[tuple[int, int]], place: int, end: int) -> tuple[int, 
 
 ALIKE: Final = 0.75
 ANOTHER: Final = 0.4
-"""The strength of a difference that may exist only because the two sentences are about different things. It is too low
-to make a claim contradicted by itself."""
+"""The strength of a difference that may exist only because the two sentences are about different things. By itself, it
+is too low to make a claim contradicted."""
 _MOST_WORDS: Final = 300
 """Higher than the number of words in any real sentence."""
 

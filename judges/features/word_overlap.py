@@ -104,8 +104,8 @@ _LEAD: Final = 7
 
 
 def verbatim(claim: ParsedSentence, evidence: Prepared, others: Container[int]) -> float:
-    """Return whether the evidence contains the claim word for word, not counting the sentences at the positions
-    ``others``. The result is lower if the evidence adds a hedge or condition."""
+    """Return the degree (0 to 1) to which the evidence contains the claim word for word, ignoring the sentences at the
+    positions ``others``. The result is lower if the evidence adds a hedge or condition."""
     if claim.run not in evidence.run or claim.run.count(SEPARATOR) < 3 or not claim.keys:
         return 0.0
     best = 0.0
@@ -131,7 +131,7 @@ def put_in_doubt(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 def ordered(pair: SentencePair) -> float:
     """Return the degree (0 to 1) to which a sentence has the claim's content in the same order. Return 0 if the claim
-    skips text that is about something else."""
+    skips text about something else."""
     target = pair.claim
     kept = {target.keys[place] for place, _ in pair.anchors}
     alone = pair.coverage if target.quantities else 0.0
@@ -143,7 +143,7 @@ def ordered(pair: SentencePair) -> float:
         share *= 0.9
     placed = {place for place, _ in pair.anchors}
     if any(place not in placed and target.keys[place] in pair.evidence.keys for place, _ in target.quantities):
-        return 0.0  # The evidence has a quantity of the claim in a different place.
+        return 0.0  # The evidence has one of the claim's quantities in a different place.
     return 0.0 if _crossed_over(pair) else ramp(share, 0.85, 1.0)
 
 
@@ -155,8 +155,8 @@ def turned(pair: SentencePair) -> bool:
 
 def _crossed_over(pair: SentencePair) -> bool:
     """Return whether the claim joins parts of two statements, such as "50 outside" from "50 in towns and 100 outside".
-    The part that it skips then has a quantity of the same kind, or is a separate clause that repeats one of the claim's
-    words."""
+    If so, the part that it skips has a quantity of the same kind, or is a separate clause that repeats one of the
+    claim's words."""
     claim, evidence = pair.claim, pair.evidence
     kinds = {(quantity.kind, quantity.unit) for _, quantity in claim.quantities}
     counted = {place for place, quantity in evidence.quantities if (quantity.kind, quantity.unit) in kinds}

@@ -10,7 +10,7 @@ from judges.types import Label
 T = TypeVar("T")
 
 _ORDER = (Label.SUPPORTED, Label.CONTRADICTED, Label.UNVERIFIABLE, Label.NOT_A_CLAIM)
-"""The order of precedence: support in any batch comes first, then a contradiction."""
+"""Labels in order of precedence: support in any batch comes first, then a contradiction."""
 
 
 def merge_labels(labels: Sequence[Label]) -> Label | None:

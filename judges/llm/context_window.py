@@ -58,7 +58,7 @@ def split_sources(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
 
 
 def batches(items: Sequence[T], budget: int, size: Callable[[T], int]) -> list[list[T]]:
-    """Divide ``items`` into the fewest consecutive batches of at most ``budget`` tokens. An item above the budget gets
+    """Divide ``items`` into the fewest consecutive batches of at most ``budget`` tokens. An item over the budget gets
     its own batch."""
     made: list[list[T]] = []
     room = 0

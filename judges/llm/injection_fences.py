@@ -1,4 +1,4 @@
-"""Puts fences around all text from users, models and documents, so that the LLM can distinguish it from its
+"""Puts fences around all text from users, models and documents, so that the LLM can distinguish that text from its
 instructions.
 
 Each call's fences contain a new nonce, so no text can close them. Text that looks like a fence or like the control

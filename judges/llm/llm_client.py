@@ -22,7 +22,7 @@ T = TypeVar("T")
 Observe = Callable[[LlmCall], None]
 
 _Service = tuple[str, str]
-"""The names of an endpoint and a model. Both are needed because one model may fail while others on the same endpoint
+"""The names of an endpoint and a model. Both are needed, because one model may fail while others on the same endpoint
 work."""
 
 

@@ -19,9 +19,9 @@ _REASONING_TOKENS = 8_000
 _COMPLETE = "stop"
 """The finish reason of an answer that the model has completed."""
 _MAX_TOKENS = 10**9
-"""A service that reports more tokens than this is wrong."""
+"""Maximum number of tokens; a service that reports more is wrong."""
 _NO_KEY = "none"
-"""A placeholder key for servers that need none, because the library requires a key."""
+"""A placeholder for servers that need no key, because the library requires one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class OpenAiChatModel:
     """A ``ChatModel`` with one ``AsyncOpenAI`` client per endpoint and key. ``start`` or the first call imports the
     library.
 
-    A lost connection or a 5xx is retried once. If a service rejects the parameters of a request, simpler ones are
-    tried, and later requests to it start with those that it accepted.
+    After a lost connection or a 5xx response, the request is retried once. If a service rejects the parameters of a
+    request, simpler ones are tried, and later requests to the service start with those that it accepted.
 
     Args:
         timeout_s: time limit per attempt.
@@ -142,9 +142,8 @@ def _connect(endpoint: Endpoint, key: str | None, timeout_s: float) -> "AsyncOpe
 
 def _variants(model: str, prompt: Prompt) -> tuple[Mapping[str, Any], ...]:
     """Return the parameters for a request, from the most specific to the simplest. All of them limit the answer's
-    length. The second leaves room for thoughts, because the service may not know a reasoning model as such. The last is
-    for older APIs and small context windows.
-    """
+    length. The second set leaves room for reasoning, because the model may be a reasoning model although its name
+    doesn't show it. The last set is for older APIs and small context windows."""
     schema = {"name": prompt.name, "strict": True, "schema": prompt.schema}
     with_schema: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": schema}}
     with_thoughts = {"max_completion_tokens": prompt.max_tokens + _REASONING_TOKENS}

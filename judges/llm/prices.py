@@ -31,9 +31,9 @@ class _PriceList(NamedTuple):
 
 
 class PriceTable:
-    """Prices by model name, which may be a shell glob. Entries in ``own`` take precedence over built-in ones, and
-    longer globs over shorter ones. ``as_of`` and ``source`` describe the built-in list. ``own_as_of`` is the date in
-    the user's file, if it has one."""
+    """Prices by model name or shell glob. Entries in ``own`` take precedence over built-in ones, and longer globs over
+    shorter ones. ``as_of`` and ``source`` describe the built-in list. ``own_as_of`` is the date in the user's file, if
+    it has one."""
 
     def __init__(self, own: Mapping[str, Price] | None = None, *, own_as_of: date | None = None) -> None:
         listed = _built_in()
@@ -82,7 +82,7 @@ class PriceTable:
 def _parse(document: Mapping[str, Any]) -> _PriceList:
     entries = dict(document)
     as_of, source = entries.pop("as_of", None), entries.pop("source", None)
-    # A datetime is a date too, so its exact type is compared.
+    # A datetime is also a date, so the exact type is compared.
     if as_of is not None and type(as_of) is not date:
         raise ValueError("as_of must be a date, such as 2026-01-31")
     if source is not None and not isinstance(source, str):

@@ -1,7 +1,6 @@
 """The prompts. Text from users, models and documents is inside fences; text outside the fences comes from this module
-or the operator. The task comes first and is repeated at the end, because models give the most weight to the last text,
-which should not be a document.
-"""
+or the operator. The task comes first and is repeated at the end, because models give the most weight to the end of a
+prompt, which therefore should not be a document."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -13,8 +13,8 @@ from judges.protocols import JudgeUnavailableError
 class Endpoint:
     """A service with OpenAI's chat completions API.
 
-    ``api_version`` is set for Azure's older API, which requires it and has the model in the URL. With ``needs_key``,
-    the service is called only if there is a key.
+    ``api_version`` is set for Azure's older API, which requires it and has the model in the URL. If ``needs_key`` is
+    set, the service is called only if there is a key.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Scores a whole reply against its sources in one call. If they don't fit into one call, the score is derived from
+"""Scores a whole reply against its sources in one call. If they don't fit into one call, derives the score from
 verdicts on the reply's statements."""
 
 import asyncio

@@ -1,7 +1,8 @@
-"""Parses an LLM's answer: a JSON object that stands alone (as requested), or that is the last thing in the answer.
+"""Parses an LLM's answer: a JSON object, either alone (as requested) or at the end of the answer.
 
-An LLM that explains itself may quote a document, and the document may contain JSON that looks like an answer. So text
-may only come before the object, the object must begin a line, and an answer with several such objects is ambiguous.
+An LLM that explains itself may quote a document, and the document may contain JSON that looks like an answer.
+Therefore, the object must begin a line, text may only come before it, and an answer with several such objects is
+ambiguous.
 
 If an answer cannot be parsed or contradicts itself, the result is None, which the caller treats as neutral.
 """
@@ -136,9 +137,9 @@ def read_claims(text: str) -> Sequence[str] | None:
 
 
 def is_quotation(text: str, data: str) -> bool:
-    """Return whether the answer's JSON also occurs in ``data``, the text that the LLM judges. It is then not the LLM's
+    """Return whether the answer's JSON also occurs in ``data``, the text that the LLM judges, and so isn't the LLM's
     own answer. Only letters, digits and opening braces are compared, because a quotation may be laid out, quoted or
-    escaped in another way."""
+    escaped differently."""
     found = _letters(_json(text))
     return bool(found) and found in _letters(data)
 
@@ -173,7 +174,7 @@ def _json(text: str) -> str:
 
 
 def _without_thoughts(text: str) -> str:
-    """Remove the thoughts that a reasoning model writes before its answer. Nothing remains if they don't end."""
+    """Remove the thoughts that a reasoning model writes before its answer. If they don't end, nothing remains."""
     answer = text.rpartition(_THOUGHTS_END)[2].strip()
     return "" if _THOUGHTS in answer else answer
 

@@ -1,1 +1,1 @@
-"""Splits text into sentences while it arrives."""
+"""Splits text into sentences as it arrives."""

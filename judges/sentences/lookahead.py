@@ -1,5 +1,5 @@
 """Reads ahead in text that is still arriving. Reading beyond its current end raises an exception, so no decision
-depends on how much has arrived."""
+depends on how much text has arrived."""
 
 from enum import Enum, auto
 
@@ -32,7 +32,7 @@ class LineKind(Enum):
 
 
 class Lookahead:
-    """The text from the beginning of the open sentence, which extends from ``start`` to ``limit`` at most.
+    """The text from the beginning of the open sentence, which begins at ``start`` and extends to ``limit`` at most.
 
     Each method raises ``MoreTextNeeded`` if its result depends on text that has not arrived, unless the text has
     ``ended``.
@@ -74,7 +74,7 @@ class Lookahead:
         limit, text = self.limit, self.text
         while end < limit and end < len(text) and text[end].isspace():
             end += 1
-        self._gap = (start, end)  # so that a long gap is not scanned again for every delta
+        self._gap = (start, end)  # so that a long gap isn't scanned again for every delta
         if end < limit:
             self.char(end)
         return max(at, min(end, limit))
@@ -92,7 +92,7 @@ class Lookahead:
         return self.char(at).islower() and not self.char(at + 1).isupper()
 
     def run(self, at: int, ch: str, most: int = _MAX_RUN) -> int:
-        """Return how often ``ch`` is repeated from ``at``, up to ``most``."""
+        """Return how often ``ch`` occurs in a row from ``at``, up to ``most``."""
         count = 0
         while count < most and self.char(at + count) == ch:
             count += 1
@@ -149,8 +149,8 @@ class Lookahead:
         return run < 7 and (not self.char(at + run) or self.char(at + run).isspace())
 
     def _is_info(self, at: int, fence: str) -> bool:
-        """Return whether the rest of the line can be the info string of a fence. In inline code, the rest contains the
-        closing marks, so it can't be one."""
+        """Return whether the rest of the line can be the info string of a fence. If the marks open inline code, the
+        rest contains the closing marks, so it can't be an info string."""
         for end in range(at, at + _MAX_INFO):
             ch = self.char(end)
             if not ch or ch in LINE_ENDS:

@@ -1,6 +1,6 @@
-"""Splits text into sentences while it arrives.
+"""Splits text into sentences as it arrives.
 
-The text is scanned once. Every decision depends only on the text, not on where the deltas are cut: a decision that
+The text is scanned once. Every decision depends only on the text, not on how it is divided into deltas: a decision that
 needs more text than has arrived is postponed (``MoreTextNeeded``). Look-ahead and sentence length are bounded, so the
 work per character is constant.
 """
@@ -132,8 +132,8 @@ class IncrementalSplitter:
                 return self._boundaries.decide(at)
 
     def _cut(self, limit: int) -> int:
-        """Return the position at which to cut a sentence that reaches ``limit`` without an end. It is in the second
-        half of the sentence."""
+        """Return the position, in the second half of the sentence, at which to cut a sentence that reaches ``limit``
+        without an end."""
         text, half = self._ahead.text, self._ahead.start + self._max_chars // 2
         if self._block is LineKind.FENCE and (line := text.rfind("\n", half, limit) + 1):
             return line

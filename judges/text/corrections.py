@@ -1,4 +1,4 @@
-"""Puts corrections into a sentence. Changed words are marked, and all others stay."""
+"""Puts corrections into a sentence. Changed words are marked; all others stay as they are."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ _WORD = re.compile(r"\S+")
 _BRACKETS = {"]": "[", "】": "【"}
 _CLOSED = {opened: closed for closed, opened in _BRACKETS.items()}
 _MOST_WORDS = 60
-"""The maximum number of words in a statement that is compared with its correction word by word. The time for the
-comparison grows with the square of the length."""
+"""The maximum number of words in a statement that is compared with its correction word by word. The comparison takes
+time proportional to the square of the length."""
 _MOST_MARKS = 3
 _LEAST_SHARED = 0.5
 """The share of words that a statement and its correction must have in common. If they share less, the whole statement
@@ -52,9 +52,9 @@ class CorrectedSentence(Struct, frozen=True):
 
 
 def corrected_sentence(verdict: SentenceVerdict, mark: Mark = in_brackets) -> CorrectedSentence:
-    """Return a sentence with the corrections of its claims. If each claim has a correction, the corrections are marked
-    inside the sentence if possible. Otherwise, they replace the sentence. A list item remains a list item, and a table
-    row remains a table row."""
+    """Return a sentence with the corrections of its claims. If every claim has a correction, the corrections are marked
+    inside the sentence where possible. Otherwise, they replace the sentence. A list item remains a list item, and a
+    table row remains a table row."""
     sentence = verdict.sentence
     text = sentence.text.strip()
     start = _after_lead(text)
@@ -76,9 +76,8 @@ def replacement(corrections: Sequence[str], mark: Mark = in_brackets) -> str:
 
 
 def marked(said: str, correction: str, mark: Mark = in_brackets) -> str:
-    """Return ``said`` with the words that ``correction`` changes marked in it. Without the marks, the result reads like
-    the correction. Citations at the end of ``said`` are left out, because they may not support the correction.
-    """
+    """Return ``said`` with the words that ``correction`` changes marked. Without the marks, the result reads like the
+    correction. Citations at the end of ``said`` are left out, because they may not support the correction."""
     said = _without_markers(said)
     body, end = _split_end(said)
     body = _without_markers(body)
@@ -112,7 +111,7 @@ def marked_parts(text: str, corrections: Sequence[tuple[str, str]], mark: Mark =
 
 
 def _raw(sentence: Sentence, claim: ClaimVerdict) -> str:
-    """Return the text of a claim as it is written in the sentence, without a list marker."""
+    """Return the text of a claim as written in the sentence, without a list marker."""
     start, span = sentence.span.start, claim.claim.span
     raw = sentence.text[span.start - start : span.end - start].strip()
     return raw[_after_lead(raw) :]
@@ -180,8 +179,8 @@ def _segments(old: Sequence[str], new: Sequence[str]) -> list[_Segment] | None:
 
 
 def _shown(segments: Sequence[_Segment]) -> list[_Segment]:
-    """Return ``segments`` in a form that makes deletions visible. The mark for deleted words then contains a
-    neighbouring word that stays."""
+    """Return ``segments`` in a form that makes deletions visible: the mark for deleted words contains a neighbouring
+    word that stays."""
     made: list[_Segment] = []
     taken = 0
     for place, (stays, first, last, words) in enumerate(segments):

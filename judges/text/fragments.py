@@ -1,6 +1,5 @@
-"""Splits text into fragments. Each fragment has a kind, and a text that a judge reads in its place. As a result, all
-text that is delivered without being judged has a named kind, such as a link's target, an attribute or a comment.
-"""
+"""Splits text into fragments. Each fragment has a kind, and a text that a judge reads in its place, so that all text
+that is delivered unjudged has a named kind, such as a link's target, an attribute or a comment."""
 
 import re
 import unicodedata
@@ -14,15 +13,16 @@ SYMBOLS: Final = re.compile(
     r"(?!(?<=\w)&(?=\w)|(?<=\w )&(?= \w))[^\w\s.,;:!?'\"()\[\]\-*_#|/“”„‟‚‘’‛«»‹›…–—‐‑‒―¿¡·•§"
     r"、。，．：；！？・｡､「」『』（）【】《》〈〉؟،؛۔।॥⁇⁈⁉‼]"
 )
-"""Matches every character but letters, digits, white space and punctuation that states nothing. "&" means "and"."""
+"""Matches every character except letters, digits, white space and punctuation that states nothing. An "&" that means
+"and" doesn't match."""
 _WORDS: Final = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)
 INVISIBLE_CHARACTERS = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001345f\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]+"
 )
-"""Invisible characters: format and control characters, fillers, variation selectors, tags. Also surrogates, which come
-from characters that a stream delivered in halves."""
+"""Invisible characters: format and control characters, fillers, variation selectors, tags. Also surrogates, which are
+left when a stream delivers a character in halves."""
 _OVERLAYS = "".join(
     mark
     for mark in map(chr, range(0x300, 0x20000))  # all marks are in the first two planes
@@ -32,8 +32,8 @@ _OVERLAYS = "".join(
 _HIDDEN: Final = re.compile(
     rf"{INVISIBLE_CHARACTERS.pattern}|(?P<struck>(?:(?!(?<=[0-9#*])\u20e3|(?<=[0-9#*]\ufe0f)\u20e3)[{_OVERLAYS}])+)"
 )
-"""Matches invisible characters and any overlay marks that strike out other characters. The mark in a keycap emoji
-doesn't count."""
+"""Matches invisible characters and overlay marks that strike out other characters, except the mark in a keycap
+emoji."""
 _JOINERS: Final = frozenset("\u200c\u200d")
 _JOINED_SCRIPTS = re.compile("[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufeff]")
 """Scripts that need joiners and non-joiners: Arabic, Indian scripts, Tibetan, Khmer, Mongolian."""
@@ -51,7 +51,7 @@ _SHOWN_TAGS_LISTED = (
     "small span strong sub summary sup table tbody td tfoot th thead time tr tt u ul var wbr"
 )
 _SHOWN_TAGS: Final = frozenset(_SHOWN_TAGS_LISTED.split())
-"""Elements whose text browsers show as it is. Any other element may strike it out or hide it."""
+"""Elements whose text browsers show as it is. Any other element may strike its text out or hide it."""
 _OTHER_TAGS_LISTED = (
     "acronym applet area audio base basefont bdi bdo body button canvas col colgroup data datalist del details dialog "
     "dir embed fieldset form frame frameset head hgroup html iframe image input keygen legend link listing map marquee "
@@ -80,7 +80,7 @@ class FragmentKind(StrEnum):
     SYMBOL = "symbol"
     """The check box of a list item."""
     MARKER = "marker"
-    """A citation marker that names a document, or may do so."""
+    """A citation marker that names a document, or may name one."""
     STRAY_MARKER = "stray_marker"
     """A citation marker that names none of the documents."""
     LINK = "link"
@@ -136,8 +136,8 @@ def text_fragments(text: str, start: int, end: int) -> Iterator[Fragment]:
 
 
 def markup_fragments(text: str, start: int, end: int, resolves: Resolves | None) -> list[Fragment]:
-    """Return the fragments of a comment or tag. If it doesn't end here, it may end in later text, so its beginning is
-    unjudged."""
+    """Return the fragments of a comment or tag. A comment or tag that doesn't end here may end in later text, so its
+    beginning is unjudged."""
     limit = text.rfind(">", start, min(end, start + _MAX_MARKUP_CHARS)) + 1
     if comment := _COMMENT.match(text, start, limit):
         return [Fragment(start, comment.end(), FragmentKind.COMMENT)]
@@ -163,7 +163,7 @@ def markup_fragments(text: str, start: int, end: int, resolves: Resolves | None)
 
 def code_fragments(text: str, *, info: bool = True) -> list[Fragment]:
     """Return the fragments of a fenced block. The fences are syntax except for the info string, and each line of code
-    is text. ``info`` says whether a judge reads the info string."""
+    is text. With ``info``, a judge reads the info string."""
     found: list[Fragment] = []
     at = 0
     for fence in _FENCE.finditer(text):
@@ -221,7 +221,7 @@ def is_symbol(character: str) -> bool:
 
 def _belongs(text: str, start: int, end: int) -> bool:
     """Return whether the invisible characters affect how their neighbours look: an emoji variant or sequence, or a
-    joiner in a script that needs it. Halves that join to visible characters belong to the text too."""
+    joiner in a script that needs it. Halves of visible characters belong to the text too."""
     joined = join_surrogates(text[start:end])
     if len(joined) < end - start:
         return "\N{REPLACEMENT CHARACTER}" not in joined and not INVISIBLE_CHARACTERS.search(joined)
@@ -242,7 +242,7 @@ def _is_joined(before: str, after: str) -> bool:
 
 
 def join_surrogates(text: str) -> str:
-    """Return ``text`` after joining surrogate pairs that a stream delivered in halves. A lone half is replaced."""
+    """Join surrogate pairs that a stream delivered in halves, and replace lone halves."""
     if text.isascii():
         return text
     try:

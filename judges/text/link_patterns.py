@@ -16,16 +16,16 @@ _DEFINED = (
     rf"(?P<title>{_SPACE}{_TITLE}(?=[ \t]*(?:[\r\n]|\Z)))?[ \t]*(?:\r\n?|\n|\Z)"
 )
 LINK_DEFINITIONS: Final = re.compile(rf"(?:(?:^|(?<=\r)){_CONTAINERS}(?=\[)|\A){_DEFINED}", re.MULTILINE)
-"""Matches each link definition (``[label]: target "title"``) that is on separate lines, and the end of a definition
-that begins in another sentence. Browsers don't show the text of a definition."""
+"""Matches each link definition (``[label]: target "title"``) on lines of its own, and the end of a definition that
+begins in another sentence. Browsers don't show the text of a definition."""
 LINK_DEFINITION: Final = re.compile(rf"{_CONTAINERS}(?=\[){_DEFINED}")
 OPEN_LINK_DEFINITION: Final = re.compile(
     rf"{_CONTAINERS}(?:\[(?:{_LABEL}(?:\](?::{_SPACE}(?:(?:{_ANGLED}>?|(?!<)[^ \t\r\n]++)"
     rf"(?:{_SPACE}(?:(?:{_QUOTED[0]}\"?|{_QUOTED[1]}'?|{_IN_PARENTHESES}\)?)[ \t]*+)?)?)?)?)?)?)?"
 )
-"""Matches as much of a text as can be the beginning of a link definition."""
+"""Matches as much of a text as may be the beginning of a link definition."""
 FOOTNOTE: Final = re.compile(r"\s{0,20}\[\^[^\[\]\n]{1,60}\]:[ \t]{0,20}[^\s./:#<>]{1,200}\s*\Z")
-"""A footnote of one word, which is read like any other text."""
+"""A one-word footnote, which is read like any other text."""
 
 _NESTED = r"(?:[^() \t\r\n\\]++|\\\S?)"
 for _ in range(3):
@@ -35,4 +35,4 @@ DESTINATION: Final = re.compile(
 )
 REFERENCE: Final = re.compile(r"\[[^\[\]]{0,1000}\]")
 DEEP_DESTINATION: Final = re.compile(r"\(\s*+(?:[^\s()]*+[()]){4}")
-"""A target that may be valid although ``DESTINATION`` doesn't match it."""
+"""A target that may be valid even though ``DESTINATION`` doesn't match it."""

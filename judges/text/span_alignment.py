@@ -10,10 +10,9 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def move_spans(spans: Sequence[UnsupportedSpan], source: str, target: str) -> tuple[UnsupportedSpan, ...]:
-    """Map ``spans`` of ``source`` to spans of the same words in ``target``. A span that has no word in ``target`` is
+    """Map ``spans`` of ``source`` to spans of the same words in ``target``. A span without any word in ``target`` is
     left out. In the worst case, the time is proportional to the product of the lengths; for equal texts, it is
-    negligible.
-    """
+    negligible."""
     if source == target or not spans:
         return tuple(spans)
     here, there = ([(m.start(), m.end(), m[0]) for m in _TOKEN.finditer(text)] for text in (source, target))

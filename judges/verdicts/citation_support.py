@@ -15,7 +15,7 @@ _MAX_JOINED: Final = 4
 
 
 class CitationChecker:
-    """Judges claims against the documents they cite, regardless of the evidence that decided their verdicts."""
+    """Judges claims against the documents that they cite, regardless of the evidence that decided their verdicts."""
 
     def __init__(self, scorer: PairScorer, evidence: EvidenceIndex, features: FeatureExtractor) -> None:
         self._scorer = scorer
@@ -27,9 +27,8 @@ class CitationChecker:
 
     async def support(self, claim: Claim, documents: Sequence[int]) -> Mapping[int, float]:
         """Return, for each of ``documents`` (given by index), the probability (0 to 1) that it entails ``claim``. Each
-        document is judged both by itself and together with the others, because one sentence may draw on several
-        documents. Raises JudgeError.
-        """
+        document is judged both alone and together with the others, because a sentence may draw on several documents.
+        Raises JudgeError."""
         full = f"{claim.context} {claim.text}" if claim.context else claim.text
         nearest = {document: self._nearest(document, full) for document in documents}
         texts: list[tuple[int | None, str]] = [

@@ -52,14 +52,14 @@ class ClaimJudge:
     Args:
         scorer: the cross-encoder, loaded.
         evidence: the index to judge against.
-        features: correct the scorer's probabilities.
-        thresholds: determine the label, and whether the claim must also be judged against two windows together.
+        features: corrects the scorer's probabilities.
+        thresholds: decide the label, and whether the claim must also be judged against two windows together.
         max_sources: maximum number of windows read for a claim.
-        fuses: whether the scorer reads a claim against several windows for little more than the cost of one, and also
+        fuses: whether the scorer reads a claim against several windows for barely more than the cost of one, and also
             scores each of them (``Probabilities.parts``). If so, all windows of a claim are judged together. Otherwise
             two windows are judged together if no single one supports the claim.
-        feature_cache: caches the results of ``features.prepare`` for windows, and shares them between replies that use
-            the same cache.
+        feature_cache: caches the results of ``features.prepare`` for windows. Replies that use the same cache share
+            them.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class ClaimJudge:
 
     def _compare(self, claim: Prepared, evidence: Sequence[Prepared], scored: _Scored) -> _Finding:
         """Compare the claim with the windows. If the windows were judged together, the joint score counts, and the
-        single scores only determine which window is the source."""
+        separate scores only determine which window is the source."""
         comparison = self._features.comparison(claim)
         if not scored.fused:
             return _finding(self._window_scores(comparison, evidence, scored, scored.scores)[0])
@@ -162,8 +162,8 @@ class ClaimJudge:
         scored: _Scored,
         scores: Sequence[Probabilities],
     ) -> tuple[list[_WindowScore], list[int]]:
-        """Return each window's own score, and the positions of the windows that are about the same thing as the claim.
-        Only these windows may contradict the claim."""
+        """Return each window's own score, and the positions of the windows that are about the same thing as the claim
+        and so may contradict it."""
         affinities = self._evidence.affinities(scored.windows, scored.claim)
         least = max(CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY * max(affinities))
         near = [place for place, affinity in enumerate(affinities) if affinity >= least]

@@ -1,8 +1,9 @@
-"""Decides from words and numbers whether two statements are about the same thing and differ in one respect. Documents
-are full of similar statements that are all true, such as prices of several plans or figures for several years. Two such
-statements can therefore only contradict each other if they differ in a single thing. If they differ in two (the year
-and the amount, or the plan and the price), they are about different things. In 700 passages of the training data, 46 of
-55,000 pairs of sentences are candidates, one of them definite.
+"""Decides from words and numbers whether two statements are about the same thing and differ in one respect.
+
+Documents are full of similar statements that are all true, such as prices of several plans or figures for several
+years. Two such statements can therefore only contradict each other if they differ in a single thing. If they differ in
+two (the year and the amount, or the plan and the price), they are about different things. In 700 passages of the
+training data, 46 of 55,000 pairs of sentences are candidates, one of them definite.
 """
 
 import re
@@ -36,7 +37,7 @@ _TIMES: Final = re.compile(
     r"|actuellement|désormais|auparavant|autrefois|ahora|actualmente|antes|anteriormente)\b",
     re.IGNORECASE,
 )
-"""Words that distinguish one time from another: a statement that was true then need not be true now."""
+"""Words that distinguish one time from another. A statement that was true then need not be true now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def _without(mine: Mapping[str, float], theirs: Mapping[str, float]) -> bool:
 
 def _is_sentence(text: Prepared) -> bool:
     """Return whether the text is a whole sentence. Fragments such as "Participants: 3" occur in many tables, each time
-    about something else."""
+    about a different thing."""
     return _END.search(text.text) is not None and not _LABELLED.match(text.text)
 
 

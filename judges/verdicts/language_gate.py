@@ -1,5 +1,4 @@
-"""Keeps claims away from the cross-encoder if it does not support their language, because its scores would be
-meaningless."""
+"""Keeps claims in unsupported languages away from the cross-encoder, whose scores for them would be meaningless."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -50,7 +49,7 @@ class LanguageGate:
         """Judge a claim by its words and numbers alone.
 
         The claim is supported if it is a whole sentence of the evidence, word for word. It is contradicted if the
-        evidence says the same with another number or date. In a language whose negations are known, it is also
+        evidence says the same with a different number or date. In a language whose negations are known, it is also
         contradicted if the evidence says the opposite in the same words. Any other claim is unverifiable, with the
         reason ``language``. This takes milliseconds, so call it on a thread.
         """

@@ -1,4 +1,4 @@
-"""Escalates claims to an LLM if the cross-encoder could not decide them."""
+"""Escalates claims that the cross-encoder could not decide to an LLM."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ class LlmEscalation:
         llm: judges the claims.
         evidence: the index that provides the passages for a claim.
         max_sources: maximum number of passages per claim.
-        correct: whether to send contradicted claims too, to get corrections. Their verdicts don't change.
+        correct: whether to send contradicted claims too, to obtain corrections. Their verdicts don't change.
     """
 
     def __init__(self, llm: LlmClaimJudge, evidence: EvidenceIndex, *, max_sources: int, correct: bool = False) -> None:
@@ -74,7 +74,7 @@ def _is_sound(correction: str, claim: Claim, passages: Sequence[Evidence]) -> bo
 
 
 def _unanswered(verdict: ClaimVerdict, error: Exception) -> ClaimVerdict:
-    """Keep the cross-encoder's verdict. If there is none, replace the reason with the LLM's."""
+    """Return the cross-encoder's verdict. If the cross-encoder gave none, replace the reason with the LLM's."""
     match error:
         case TimeoutError():
             reason = "timeout"

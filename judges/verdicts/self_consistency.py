@@ -1,8 +1,7 @@
 """Finds statements that contradict each other within a reply, across the replies of a run, or between documents. Every
-statement is compared with all similar ones. The few pairs that seem to be about the same thing and differ in one
+statement is compared with all similar ones, and the few pairs that seem to be about the same thing and differ in one
 respect are judged in both directions. The cost is bounded for texts of any length: at most ``REPLY_STATEMENTS`` or
-``DOCUMENT_STATEMENTS`` statements are read, and at most ``MAX_PAIRS`` pairs are judged.
-"""
+``DOCUMENT_STATEMENTS`` statements are read, and at most ``MAX_PAIRS`` pairs are judged."""
 
 import asyncio
 import logging
@@ -61,8 +60,7 @@ class ConsistencyChecker:
 
     async def reply(self, text: str, earlier: Sequence[Claim] = (), *, timeout_s: float) -> Consistency:
         """Find contradictions within ``text``, and between ``text`` and ``earlier`` (the claims in the run's earlier
-        replies, in order). Failures of the judge are not raised but given in ``reason``.
-        """
+        replies, in order). Failures of the judge are not raised; ``reason`` describes them."""
         return await _bounded(timeout_s, self._reply(text, earlier))
 
     async def documents(self, chunks: Sequence[Chunk], *, timeout_s: float) -> Consistency:
@@ -156,7 +154,7 @@ class _PreparedStatements:
         return contradiction_candidate(self._whole(first), self._whole(second))
 
     def score(self, pair: _Pair, forward: Probabilities, backward: Probabilities) -> float:
-        """Return the probability of a contradiction. Of the two directions, the lower probability counts."""
+        """Return the probability of a contradiction, which is the lower of the probabilities in the two directions."""
         combined = [
             self._features.combine(self._whole(pair.first), self._claim(pair.second), forward).probabilities,
             self._features.combine(self._whole(pair.second), self._claim(pair.first), backward).probabilities,
@@ -177,8 +175,8 @@ def _pairs(
     statements: Sequence[Statement], prepared: _PreparedStatements, comparable: Callable[[Statement, Statement], bool]
 ) -> list[_Pair]:
     """Return the pairs to judge: definite contradictions first, then by similarity."""
-    # Text full of similar statements has more pairs than can be compared. So the nearest partner of every statement
-    # comes first, then the second nearest of every statement, and so on.
+    # A text full of similar statements has more pairs than can be compared, so every statement's nearest partner comes
+    # first, then every statement's second nearest, and so on.
     ranked = (
         (rank, -similarity, first, second)
         for second, partners in _partners(statements, comparable)
@@ -195,7 +193,7 @@ def _pairs(
 def _partners(
     statements: Sequence[Statement], comparable: Callable[[Statement, Statement], bool]
 ) -> Iterator[tuple[int, list[tuple[float, int]]]]:
-    """Yield, for each statement (by position), the similarity and position of the similar statements before it."""
+    """Yield the position of each statement, with the similarity and position of each similar statement before it."""
     weights = [{term: substance(term) for term in terms(one.full) if not term.isdecimal()} for one in statements]
     totals = [sum(words.values()) for words in weights]
     having: dict[str, list[int]] = defaultdict(list)

@@ -68,7 +68,7 @@ def is_sum(name: str) -> bool:
 
 
 def request_sums() -> dict[str, str]:
-    """Return the expression that each number sums, by name."""
+    """Return, by name, the expression that each number is the sum of."""
     found = {"requests": "1"}
     found |= {f"verdict_{name}": f"CASE WHEN verdict = '{name}' THEN 1 ELSE 0 END" for name in VERDICTS}
     found |= {f"status_{name}": f"CASE WHEN status = '{name}' THEN 1 ELSE 0 END" for name in STATUSES}
@@ -85,7 +85,8 @@ def decision_sums() -> dict[str, str]:
 
 
 def latency(part: str, value: str) -> dict[str, str]:
-    """Return the condition for each bin. A null value is in no bin, because it is neither above nor below a bound."""
+    """Return the condition for each bin. A null value falls into no bin, because it is neither above nor below a
+    bound."""
     found = {
         f"{part}_count": f"CASE WHEN {value} IS NULL THEN 0 ELSE 1 END",
         f"{part}_ms": f"coalesce({value}, 0.0)",
@@ -140,7 +141,7 @@ def insert(
         for name, value in values.items()
     ]
     grouped = [start_of(time, step), *keys.values()]
-    # The position is used, because a constant cannot be used in GROUP BY.
+    # GROUP BY refers to the column by position, because it doesn't accept a constant.
     places = ", ".join(str(place) for place in range(2, 2 + len(grouped)))
     op.execute(
         " ".join(

@@ -40,7 +40,7 @@ def downgrade() -> None:
 
 
 def fill(step: int, time: str, keys: str, sums: str, source: str) -> None:
-    # The position is used, because a constant cannot be used in GROUP BY.
+    # GROUP BY refers to the column by position, because it doesn't accept a constant.
     places = ", ".join(str(place) for place in range(2, 3 + len(KEYS)))
     op.execute(
         f"INSERT INTO usage_statistics ({COLUMNS}) "

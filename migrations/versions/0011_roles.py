@@ -39,7 +39,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("hash", name="uq_sessions_hash"),
     )
     op.create_index("ix_sessions_principal_id", "sessions", ["principal_id"])
-    # Sessions of earlier versions. Everybody signs in again.
+    # Drop the sessions of earlier versions. Everyone has to sign in again.
     op.execute("DELETE FROM meta WHERE key LIKE 'session/%'")
 
 

@@ -13,8 +13,9 @@ _SPACE = re.compile(r"\s")
 class Annotation:
     """An upstream's own citation object.
 
-    ``names`` are its names for the document, most reliable first. ``place`` is a position in the cited text, or None if
-    it has no position. ``marker`` represents the annotation in the list of citations.
+    ``names`` are its names for the document, most reliable first. ``place`` is a position in the reply, within the text
+    that the annotation is about; None if the annotation gives no position. ``marker`` represents the annotation in the
+    list of citations.
     """
 
     marker: str
@@ -23,8 +24,8 @@ class Annotation:
 
 
 def read_annotation(annotation: Mapping[str, Any]) -> Annotation | None:
-    """Parse an OpenAI ``url_citation`` or ``file_citation``; None for any other object. Chat Completions nests the
-    citation under its type; the Responses API does not."""
+    """Parse an OpenAI ``url_citation`` or ``file_citation``; return None for any other object. Chat Completions nests
+    the citation under its type; the Responses API does not."""
     kind = annotation.get("type")
     if not isinstance(kind, str) or not kind.endswith(("url_citation", "file_citation")):
         return None

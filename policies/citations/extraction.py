@@ -54,8 +54,8 @@ _NO_WORDS = re.compile(
 class CitedSentences:
     """Assigns citations to sentences. ``marks`` are the spans of all citations, in order.
 
-    A marker that follows a sentence's full stop belongs to that sentence, as does a marker that forms a sentence by
-    itself.
+    A marker after a sentence's full stop belongs to that sentence, even if it is followed by another sentence or forms
+    a sentence by itself.
     """
 
     def __init__(self, text: str, sentences: Sequence[Sentence], marks: Sequence[Span]) -> None:
@@ -63,7 +63,7 @@ class CitedSentences:
         self._starts = [sentence.span.start for sentence in sentences]
         self._owners: list[int | None] = []
         self._leads: list[int] = []
-        """Maps each sentence to the end of the citations at its beginning."""
+        """For each sentence, the position where the citations at its beginning end."""
         places = [mark.start for mark in marks]
         for place, sentence in enumerate(sentences):
             lead = start = sentence.span.start
@@ -100,7 +100,7 @@ _SECTION = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _SEARCHED_AT_ONCE = 50_000
-"""After about this many characters, other threads can run."""
+"""The text is searched in pieces of about this many characters, so that other threads can run in between."""
 _QUOTES = "*_\"“”„'’<>.,; \t"
 _SHORT_LEAD = 3
 
@@ -137,13 +137,13 @@ class FootnoteDefinitions:
         return label.casefold() in self._targets
 
     def resolve(self, label: str) -> Documents:
-        """Return the documents to which a defined label refers. There are none if the definition names no document, for
-        example because it is a remark."""
+        """Return the documents that a defined label refers to. If the definition is a remark that names no document,
+        there are none."""
         return self._targets[label.casefold()]
 
 
 def _defined(text: str, names: DocumentNames, *, anywhere: bool = False) -> Documents:
-    """Return the documents that have all names in a line. The line must begin with a name, unless ``anywhere`` is
+    """Return the documents that have all the names in a line. The line must begin with a name, unless ``anywhere`` is
     set."""
     if named := names.get(text.strip(_QUOTES)):
         return named
@@ -170,7 +170,7 @@ def find_citations(
     sentences: Sequence[Sentence] | None = None,
     annotations: Sequence[Annotation] = (),
 ) -> tuple[Citation, ...]:
-    """Find the citations in a reply. They are in text order, followed by those in ``annotations``.
+    """Return the citations in a reply in text order, followed by those in ``annotations``.
 
     Args:
         text: the reply.
@@ -258,8 +258,8 @@ def _targets(
 
 
 def reported_citations(reported: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Citation, ...]:
-    """Convert the citations that the caller reports. All of them count. An id, source, title or URL of a document
-    refers to that document, or to the first of several."""
+    """Convert the citations that the caller reports. All of them count. Each is an id, source, title or URL, and refers
+    to the first document that has it."""
     if not reported:
         return ()
     names = DocumentNames(chunks)

@@ -12,8 +12,8 @@ from policies.types import Action, Citation, PolicyInputs, Violation
 FABRICATED = "fabricated"
 """A citation that matches no document in the request."""
 MISATTRIBUTED = "misattributed"
-"""A citation of a document that does not support its sentence, even if another document does. If several documents have
-the cited name, none of them supports the sentence."""
+"""A citation of a document that does not support the sentence, even if another document does. If several documents have
+the cited name, none of them supports it."""
 
 
 def check_min_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:

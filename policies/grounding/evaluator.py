@@ -1,9 +1,12 @@
-"""Evaluates grounding policies, which check that the sources support the reply. ``mid_execution`` runs the checks that
-are possible after each sentence (scores, claims, and unjudged text that must not be sent). ``after_workflow`` runs the
-checks that need the whole reply. If the inputs are not final, ``after_workflow`` only makes decisions that can no
-longer change. The evaluator keeps no state between calls. Given all claims at once, it finds the same violations as
-claim by claim. ``SENTENCE_CHECKS`` and ``REPLY_CHECKS`` list all checks, and when each of them decides. Everything else
-is derived from these lists.
+"""Evaluates grounding policies, which check that the sources support the reply.
+
+``mid_execution`` runs the checks that are possible after each sentence (scores, claims, and unjudged text that must not
+be sent). ``after_workflow`` runs the checks that need the whole reply. If the inputs are not final, ``after_workflow``
+only makes decisions that can no longer change. The evaluator keeps no state between calls. It finds the same violations
+whether it gets the claims all at once or one by one.
+
+``SENTENCE_CHECKS`` and ``REPLY_CHECKS`` list all checks and say when each of them decides. Everything else is derived
+from these lists.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,9 +56,8 @@ InputsTest = Callable[[GroundingRules, PolicyInputs], bool]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A check, and when it decides. ``blocks_at_end`` returns whether, with the given rules, the check can block a
-    reply in which every sentence passed. ``rule`` is the responsible rule. ``known_before`` means that the result of
-    the check depends only on the request, so nothing in the reply can change it.
-    """
+    reply in which every sentence passed. ``rule`` is the name of the rule that requires the check. ``known_before``
+    means that the result of the check depends only on the request, so nothing in the reply can change it."""
 
     find: Callable[[GroundingRules, PolicyInputs], Iterator[Violation]]
     rule: str | None = None
@@ -64,12 +66,12 @@ class Check:
 
 
 def find_violations(checks: Sequence[Check], rules: GroundingRules, inputs: PolicyInputs) -> tuple[Violation, ...]:
-    """Return the violations that ``checks`` find, in their order."""
+    """Return the violations that ``checks`` find, in the order of the checks."""
     return tuple(violation for check in checks for violation in check.find(rules, inputs))
 
 
 def whole_reply_rules(rules: GroundingRules) -> tuple[str, ...]:
-    """Return the names of the rules that block and are decided only when the reply is complete."""
+    """Return the names of the blocking rules that can be decided only when the reply is complete."""
     checks = (*SENTENCE_CHECKS, *REPLY_CHECKS)
     return tuple(dict.fromkeys(each.rule for each in checks if each.rule is not None and each.blocks_at_end(rules)))
 
@@ -86,7 +88,7 @@ def _blocks(rules: GroundingRules) -> bool:
 
 
 def _cannot_cite(rules: GroundingRules, inputs: PolicyInputs) -> bool:
-    """Report that citations are required, but that there are no documents to cite."""
+    """Return whether citations are required although there are no documents to cite."""
     has_sources = inputs.chunks or inputs.documents_may_follow or inputs.of_run or inputs.citations
     return rules.require_source_grounding and not has_sources
 

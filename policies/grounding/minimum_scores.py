@@ -44,7 +44,7 @@ def _counts(rules: GroundingRules, inputs: PolicyInputs, claim: ClaimVerdict) ->
 
 def check_scores(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
     """Check that the scores reach ``min_grounding_score``, as required by ``score_eval_mode``. The floor never applies
-    to the judge's scores, because then the least supported claims would pass."""
+    to the judge's scores, because it would let the least supported claims pass."""
     from_judge = rules.score_source == "judge" and inputs.judged
     check = ScoreCheck(
         threshold=rules.min_grounding_score,
@@ -62,7 +62,7 @@ def check_scores(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violat
 
 
 class LowScore(Struct, frozen=True, kw_only=True):
-    """The reason why scores do not pass."""
+    """The reason why the scores don't pass."""
 
     reason: str
     reason_code: str
@@ -109,7 +109,7 @@ class ScoreCheck(Struct, frozen=True, kw_only=True):
         return None
 
     def _average(self, scores: Sequence[float]) -> LowScore | None:
-        # Decimal arithmetic is used, because in binary the mean of three values of 0.7 is below 0.7.
+        # Decimal arithmetic is used, because in binary floating point, the mean of 0.7, 0.7 and 0.7 is below 0.7.
         mean = sum((_decimal(score) for score in scores), Decimal()) / len(scores)
         if mean >= _decimal(self.threshold):
             return None
@@ -206,9 +206,8 @@ def check_llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -
 
 
 def unused_scores(rules: GroundingRules, inputs: PolicyInputs) -> dict[str, Any]:
-    """Return metadata about scores that the caller reported but that aren't checked because ``score_source`` selects
-    others.
-    """
+    """Return metadata about the scores that the caller reported but that aren't checked, because ``score_source``
+    selects others."""
     unused = len(inputs.reported_scores)
     if not unused or rules.score_source == "reported" or (rules.score_source == "judge" and not inputs.judged):
         return {}

@@ -1,4 +1,4 @@
-"""Builds violations for whole replies, which include the number of documents that the reply cites."""
+"""Builds violations about whole replies. Each includes the number of documents that the reply cites."""
 
 from typing import Any
 

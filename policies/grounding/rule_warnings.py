@@ -9,7 +9,7 @@ from policies.grounding.rules import GroundingRules
 def rule_warnings(
     rules: GroundingRules, facts: GatewayFacts, *, whole_reply: Sequence[str] = ()
 ) -> Iterator[RuleWarning]:
-    """Yield the warnings about ``rules``, by field. ``whole_reply`` has the names of the rules that block and need the
+    """Yield the warnings about ``rules``, by field. ``whole_reply`` has the names of the blocking rules that need the
     whole reply."""
     yield from _citations(rules)
     yield from _floor(rules)

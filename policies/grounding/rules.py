@@ -142,16 +142,16 @@ class GroundingRules(Rules):
 
     @property
     def score_request(self) -> ScoreRequest | None:
-        """The request for an LLM score of the whole reply that these rules need; None if they need none."""
+        """The request for an LLM score of the whole reply, or None if these rules don't need one."""
         if not self.llm_grounding_check:
             return None
         return ScoreRequest(model=self.llm_grounding_model, criteria=self.llm_grounding_criteria)
 
-    # The action on a claim in the reply, according to its label under these thresholds. ``replaceable`` means that the
-    # claim's text has not been sent yet.
+    # The action on a claim in the reply, according to the claim's label under these thresholds. ``replaceable`` means
+    # that the claim's text has not been sent yet.
 
     def needs_correction(self, claim: ClaimVerdict) -> bool:
-        """Return whether the claim is contradicted, and replaced by a correction if one exists."""
+        """Return whether the claim is contradicted and would be replaced by its correction if it had one."""
         return self.contradiction_action == "correct" and self.thresholds.label_of(claim) is Label.CONTRADICTED
 
     def is_corrected(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:

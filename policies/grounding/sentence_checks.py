@@ -133,7 +133,7 @@ def check_unjudged(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Viol
 
 
 def _is_blocked(rules: GroundingRules, inputs: PolicyInputs) -> bool:
-    """Block the reply because of unjudged text."""
+    """Return whether unjudged text blocks the reply."""
     return rules.unjudged_action == "block" or (rules.unjudged_action == "strip" and inputs.indivisible)
 
 

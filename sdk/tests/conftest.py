@@ -1,4 +1,4 @@
-"""A live gateway as in the end-to-end tests, with a real server and a judge that knows the answers."""
+"""A live gateway, as in the end-to-end tests: a real server, and a judge that knows the answers."""
 
 import pytest
 from playing import Player

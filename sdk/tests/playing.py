@@ -1,4 +1,4 @@
-"""Performs a run in the same way with either kind of client."""
+"""Performs the same run with either kind of client."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from groundlane import AsyncGroundlane, Decision, Groundlane, RunRecord
 from tests.support.gateways.live_gateway import Gateway
 
 Step = Callable[[Any], Any]
-"""Perform the actions of a run, for a ``Run`` or an ``AsyncRun``. Return its records."""
+"""Performs the actions of a run on a ``Run`` or an ``AsyncRun``, and returns the records."""
 
 
 @dataclass(slots=True)

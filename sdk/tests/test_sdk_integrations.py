@@ -46,7 +46,7 @@ WITHHELD = [
     ({"unjudged_action": "strip"}, CODE),
     ({"unjudged_action": "block"}, CODE),
 ]
-"""Rules, and text that they don't allow. Some decide about each sentence, others at the end."""
+"""Rules, and text that they don't allow. Some of the rules are decided for each sentence, others at the end."""
 
 
 def client(answer: Callable[[httpx.Request], httpx.Response]) -> Groundlane:
@@ -312,7 +312,7 @@ def test_nothing_is_released_before_the_documents_arrive() -> None:
 
 
 def streamed(guard: Guard, text: str, size: int) -> list[str]:
-    """Return what is delivered for each piece of ``size`` characters, and at the end."""
+    """Return the text that is delivered for each piece of ``size`` characters, and at the end."""
     gated = Gated(guard, lambda: DOCUMENTS, replacement="Ask us.")
     pieces = [gated.push(text[start : start + size]) for start in range(0, len(text), size)]
     return [*pieces, gated.finish()]

@@ -35,7 +35,7 @@ class Seen:
     grounding: Grounding | None
     claims: tuple[Claim, ...]
     per_part: list[tuple[str, list[str]]]
-    """Each piece of text with the verdicts that arrived with it. Only for streamed replies."""
+    """Each piece of text, with the verdicts that arrived with it; only for streamed replies."""
 
 
 def text_of(reply: Any) -> str:
@@ -85,7 +85,7 @@ def stream(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def ask(gateway: Gateway, kind: str, api: str, stream: bool) -> Ask:
-    """Sends a question with the given client, API and method."""
+    """Ask a question with the given client, API and method."""
 
     def create(client: Any) -> Any:
         return client.chat.completions.create if api == "chat" else client.responses.create

@@ -1,4 +1,4 @@
-"""Tests runs of the client against a live gateway, with the decisions of each policy on the records."""
+"""Tests the client's runs against a live gateway, with each policy's decisions on the records."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ Answer = httpx.Response | type[httpx.TransportError]
 
 
 class Server:
-    """Gives scripted answers in turn, and records the requests and the client's pauses."""
+    """Gives scripted answers in turn, and records the requests and the client's delays."""
 
     def __init__(self, *answers: Answer, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers = list(answers)

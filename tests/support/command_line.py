@@ -22,7 +22,7 @@ Run = Callable[..., Result]
 
 
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Run:
-    """A function that runs ``groundlane`` with ``words``, followed by its own arguments."""
+    """Return a function that runs ``groundlane`` with ``words``, followed by the function's arguments."""
 
     def run(*arguments: str | Path) -> Result:
         monkeypatch.setattr("sys.argv", ["groundlane", *words, *map(str, arguments)])
@@ -36,7 +36,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 @contextmanager
 def logging_restored() -> Iterator[None]:
-    """Restores the configuration of logs, which some commands change."""
+    """Restore the logging configuration, which some commands change."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     yield

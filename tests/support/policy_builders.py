@@ -1,4 +1,4 @@
-"""Short texts for a document, a claim and a policy."""
+"""Short functions that build documents, claims and policies."""
 
 from typing import Any
 

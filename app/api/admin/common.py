@@ -1,4 +1,4 @@
-"""Shared parts of the admin API: pages, cursors, ETags and authentication."""
+"""Code shared by the admin API's routes: pages, cursors, ETags and authentication."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -55,7 +55,7 @@ class AdminRoute(APIRoute):
 
 
 async def guarded_only(request: Request) -> None:
-    """Deny a route that isn't an AdminRoute. Raises ForbiddenError."""
+    """Deny access to a route that isn't an AdminRoute. Raises ForbiddenError."""
     if not isinstance(request.scope.get("route"), AdminRoute):
         raise ForbiddenError("This operation doesn't declare a required role, so access is denied.")
 

@@ -60,7 +60,7 @@ class FilterParams(BaseModel):
 
 
 class RequestFilterParams(FilterParams):
-    """``q`` searches the stored texts for words, ``"phrases"`` and ``prefix*``. A request matches if it contains all of
+    """``q`` searches the stored text for words, ``"phrases"`` and ``prefix*``. A request matches if it contains all of
     them. ``key`` is the prefix of a gateway key. Latencies are in milliseconds. Bounds are inclusive."""
 
     verdict: ReplyVerdict | None = None
@@ -135,7 +135,7 @@ def decode_key(cursor: str, order: Order) -> Key:
 @router.get("/events")
 @requires(Role.VIEWER)
 async def list_events(queries: QueriesDep, policies: PoliciesDep, params: Annotated[ListParams, Query()]) -> Response:
-    """Decisions, newest first."""
+    """List decisions, newest first."""
     return _page(await queries.events(await params.filter(policies), limit=params.limit, after=params.after()))
 
 
@@ -158,7 +158,7 @@ async def list_requests(
     The gateway limits how much it reads for each page: up to 5,000 matches of ``q`` or, if no index covers the other
     filters, about 20,000 requests. Therefore, a page can have fewer items than ``limit``, or none, and still have a
     ``next_cursor``. With ``q`` and an order other than ``-time``, only the newest 5,000 matches are sorted.
-    ``search.texts_stored`` says whether the texts of new requests are stored. ``q`` finds only stored texts.
+    ``search.texts_stored`` says whether the text of new requests is stored. ``q`` finds only stored text.
     """
     filter, order = await params.filter(policies), params.order
     found = await queries.requests(filter, limit=params.limit, after=params.after(), order=order)

@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 _CHUNK = 64 * 1024
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Characters that make a spreadsheet treat a cell as a formula. They include the full-width forms, which some
-spreadsheets treat in the same way."""
+spreadsheets treat the same way."""
 
 
 async def export(name: str, format: Format, rows: AsyncIterator[Row], columns: Iterable[str]) -> Response:

@@ -1,7 +1,7 @@
 """Checks the ``Host`` and ``Origin`` headers of calls to ``/mcp``, to prevent DNS rebinding.
 
-A malicious web page can point its own host name at this machine and then call a local server as if it were the page's
-own. Such calls can be detected, because browsers send the page's host name in ``Host`` and ``Origin``.
+A malicious web page can point its own host name at this machine, and then call a local server as if the page came from
+that server. Browsers send the page's host name in ``Host`` and ``Origin``, so such calls can be detected.
 """
 
 from dataclasses import dataclass

@@ -78,7 +78,7 @@ def _describe_reply(path: str, operation: Json) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Replace double backticks with single ones in all texts of ``value``, because OpenAPI descriptions are
+    """Replace double backticks with single ones in all strings in ``value``, because OpenAPI descriptions are
     Markdown."""
     match value:
         case dict():

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 
 class RequestSummary(BaseModel):
-    """A logged request, without its texts."""
+    """A logged request, without its text."""
 
     request_id: str
     ts: datetime
@@ -43,7 +43,7 @@ class RequestSummary(BaseModel):
 
 
 class LoggedRequest(RequestSummary):
-    """A logged request with its texts, if they were stored."""
+    """A logged request with its text, if it was stored."""
 
     prompt: str | None
     reply: str | None
@@ -140,7 +140,7 @@ class Trace(BaseModel):
 
 
 class SearchState(BaseModel):
-    """``texts_stored`` says whether the texts of new requests are stored."""
+    """``texts_stored`` says whether the text of new requests is stored."""
 
     texts_stored: bool
 

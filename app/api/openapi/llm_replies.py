@@ -99,7 +99,7 @@ class RetrievalSummary(BaseModel):
 
 
 class LlmUsage(BaseModel):
-    """Calls of the LLM judge. ``cost_usd`` is null if the price of a model is unknown."""
+    """The LLM judge's calls. ``cost_usd`` is null if the price of a model is unknown."""
 
     models: list[str]
     calls: int

@@ -45,7 +45,7 @@ def create(
 
 @budgets.command("list")
 def list_budgets(json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False) -> None:
-    """List the budgets with their use in the current period, sorted by subject and name."""
+    """List the budgets with their usage in the current period, sorted by subject and name."""
     from app.budgets import BudgetStore
 
     async def found(database: "Database") -> list["StoredBudget"]:

@@ -1,4 +1,4 @@
-"""Loads the content of the demo from ``content.toml``: documents, policies, scripted answers and scenes."""
+"""Loads the demo's content from ``content.toml``: documents, policies, scripted answers and scenes."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ import orjson
 
 Json = dict[str, Any]
 WORD = re.compile(r"(?<!\s)\s*+\S+")
-"""A word and the white space before it. The demo counts each as one token."""
+"""A word and the whitespace before it. The demo counts each as one token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ _SAME = 0.005
 
 
 def change(now: float | None, before: float | None, period: str) -> str:
-    """Describe the change of an amount, such as ``12% more than the day before``. Return "" if a period has no
+    """Describe the change in an amount, such as ``12% more than the day before``. Return "" if a period has no
     figure."""
     if now is None or before is None:
         return ""
@@ -23,7 +23,7 @@ def change(now: float | None, before: float | None, period: str) -> str:
 
 
 def change_in_points(now: float | None, before: float | None, period: str) -> str:
-    """Describe the change of a ratio, such as ``up 1.2 points from 3.1% the day before``. Return "" if a period has no
+    """Describe the change in a ratio, such as ``up 1.2 points from 3.1% the day before``. Return "" if a period has no
     figure."""
     if now is None or before is None:
         return ""

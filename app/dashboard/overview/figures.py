@@ -195,7 +195,7 @@ def overview_charts(
 
 def mean_latency(numbers: RequestStats, part: str) -> float | None:
     """Return the mean over all requests, including those without this part, so that the means of the parts add up to
-    the mean total."""
+    the mean of the total."""
     times = numbers.times.get(part)
     return times.sum_ms / numbers.requests if times is not None and numbers.requests else None
 

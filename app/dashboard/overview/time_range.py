@@ -1,4 +1,4 @@
-"""The time range of a page. It either ends now or lies between two given times."""
+"""The time range of a page, which either ends now or lies between two given times."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ class TimeRange:
         return (self.until - self.since).total_seconds()
 
     def before(self) -> "TimeRange":
-        """Return the previous period. It has the same length and steps."""
+        """Return the previous period, which has the same length and steps."""
         start = self.since.timestamp() // self.step_s * self.step_s
         steps = ceil((self.until.timestamp() - start) / self.step_s)
         shift = timedelta(seconds=steps * self.step_s)

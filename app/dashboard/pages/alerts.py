@@ -222,7 +222,7 @@ def _document(filled: Filled) -> AlertDocument:
 
 
 def _errors(error: ValidationError | AdminError) -> dict[str, str]:
-    """Return the first error message of each field. If an error has no field, the field is taken from the start of its
+    """Return the first error message of each field. If an error has no field, take the field from the start of its
     message."""
     if isinstance(error, AdminError):
         return {"name" if isinstance(error, ConflictError) else "destinations": f"{error.message}."}

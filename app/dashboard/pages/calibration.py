@@ -46,7 +46,7 @@ class CalibrationQuery(BaseModel):
 
 
 class ThresholdDraft(BaseModel):
-    """The chosen threshold, for the form of a policy. Without a policy id, it is for the form of a new policy."""
+    """The chosen threshold, to fill in on a policy's form. Without a policy id, it is the form for a new policy."""
 
     policy: str = ""
     threshold: Annotated[float, Field(ge=0, le=1)]

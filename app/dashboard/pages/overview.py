@@ -80,7 +80,7 @@ class OverviewQuery(BaseModel):
         return EventFilter(since=since, until=until, agent=self.agent, model=self.model, policy=self.policy)
 
     def url(self, path: str = "/dashboard/", **changes: str | None) -> str:
-        """Return the URL of ``path`` with these parameters, after applying ``changes``. A change of ``span`` replaces a
+        """Return the URL of ``path`` with these parameters, after applying ``changes``. Changing ``span`` replaces a
         custom time range."""
         query = self.model_dump(exclude_defaults=True, by_alias=True, mode="json")
         if "span" in changes:
@@ -151,7 +151,7 @@ async def _numbers(resources: Resources, query: OverviewQuery, range: TimeRange)
 async def _changes(
     resources: Resources, query: OverviewQuery, range: TimeRange, now: PeriodNumbers, before: PeriodNumbers
 ) -> Sequence[LoggedChange | ModelChange]:
-    """Return the changes of policies, and the models that appeared or disappeared, newest first."""
+    """Return the changes to policies, and the models that appeared or disappeared, newest first."""
     database, filter, most = resources.database, query.filter(range), _MOST_CHANGES + 1
     changes: list[LoggedChange | ModelChange] = [
         *await logged_changes(database, since=range.since, until=range.until, policy_id=query.policy, limit=most),
@@ -169,7 +169,7 @@ def _described(change: LoggedChange | ModelChange) -> str:
 async def _groups(
     resources: Resources, query: OverviewQuery, range: TimeRange
 ) -> tuple[Sequence[tuple[str | None, RequestStats]], TokenGroups, TokenGroups]:
-    """Return the groups of requests, and the costs by group in this period and in the one before."""
+    """Return the groups of requests, and the costs by group in this period and the previous one."""
     usage, filter = TokenStatistics(resources.database, resources.prices), query.filter(range)
     groups = await Statistics(resources.database).groups(filter, query.by, brief=True)
     costs = await usage.groups(filter, query.cost)

@@ -58,7 +58,7 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentRequests:
-    """The requests of the last day that a policy decided on, and those that it flagged."""
+    """The requests in the last day that a policy decided on, and those that it flagged."""
 
     requests: int = 0
     flagged: FlaggedRequests = field(default_factory=FlaggedRequests)
@@ -354,8 +354,8 @@ async def _recent_of(resources: Resources, policy_id: str) -> RecentRequests:
 
 
 async def _flagged(queries: EventQueries, policy_id: str, recent: RecentRequests) -> Sequence[Mapping[str, Any]]:
-    """Return the latest requests that a policy flagged, with its strictest decision on each. Doesn't query actions for
-    which ``recent`` has no requests."""
+    """Return the latest requests that a policy flagged, with its strictest decision on each. Actions without requests
+    in ``recent`` aren't queried."""
     since = datetime.now(UTC) - _RECENT
     found: dict[str, Mapping[str, Any]] = {}
     for action in _STRICT:

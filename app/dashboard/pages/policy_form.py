@@ -203,7 +203,7 @@ def _categories() -> Sequence[tuple[str, str]]:
 
 
 def _subjects() -> Mapping[str, str]:
-    """Return what each category makes decisions about."""
+    """Return the subject of each category's decisions."""
     shown = {PolicySubject.DOCUMENTS: "documents", PolicySubject.REPLY: "replies"}
     return {name: " and ".join(shown[each] for each in sorted(CATEGORIES[name].subjects)) for name in CATEGORIES}
 

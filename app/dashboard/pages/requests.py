@@ -53,7 +53,7 @@ _NOT_FILTERS = {"cursor", "sort", "columns"}
 
 class RequestsQuery(BaseModel):
     """The page's filters, order and columns. ``since`` and ``until`` override ``span``. ``q`` is the beginning of a
-    request id or a search of the stored texts. Trust values are percentages."""
+    request id, or a search of the stored text. Trust values are percentages."""
 
     q: OptionalWord = None
     agent: OptionalWord = None
@@ -110,7 +110,7 @@ class RequestsQuery(BaseModel):
 
     @property
     def further(self) -> bool:
-        """Whether one of the filters that the form hides by default is set."""
+        """Whether any filter that the form hides by default is set."""
         names = ("code", "min_ms", "max_ms", "min_trust", "max_trust", "since", "until")
         return any(getattr(self, name) is not None for name in names)
 
@@ -239,7 +239,7 @@ def _facet_links(keys: Mapping[str, str], query: RequestsQuery, facets: RequestF
         }
         for name, title in (("verdict", "Verdict"), ("status", "Status"), ("key", "Key"))
     ]
-    # A filter's upper bound is inclusive, but a band's upper bound is exclusive. So the link's bound is slightly lower.
+    # A filter's upper bound is inclusive, but a band's is exclusive, so the link's bound is slightly lower.
     for name, title, low, high, scale, below, unit in (
         ("latency_ms", "Latency", "min_ms", "max_ms", 1, 0.001, "s"),
         ("trust", "Trust", "min_trust", "max_trust", 100, 0.01, "%"),

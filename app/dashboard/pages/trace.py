@@ -121,7 +121,7 @@ async def show_shared(
     found = await share_links(resources).find(token)
     try:
         trace = None if found is None else await queries.trace(found.request_id)
-    except NotFoundError:  # has been deleted
+    except NotFoundError:  # the request has been deleted
         trace = None
     if found is None or trace is None:
         message = "This link doesn't exist, has expired or was revoked."

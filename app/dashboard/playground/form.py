@@ -157,6 +157,6 @@ def _number(value: float | None) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a field's text with plain line breaks, without characters that UTF-8 can't encode."""
+    """Return a field's text with plain line breaks and without characters that UTF-8 can't encode."""
     text = value if isinstance(value, str) else ""
     return text.replace("\r\n", "\n").encode("utf-8", "replace").decode()

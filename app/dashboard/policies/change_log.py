@@ -17,7 +17,7 @@ _WORDS = {"create": "created", "update": "changed", "rollback": "rolled back", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedChange:
-    """A change in the audit log. ``fields`` has the name of each changed field and its values before and after the
+    """A change in the audit log. ``fields`` lists each changed field by name, with its values before and after the
     change."""
 
     ts: datetime
@@ -31,7 +31,7 @@ class LoggedChange:
 async def logged_changes(
     database: Database, *, since: datetime, until: datetime, policy_id: str | None, limit: int
 ) -> list[LoggedChange]:
-    """Return up to ``limit`` changes of all policies or of one policy, newest first. Raises
+    """Return up to ``limit`` changes to all policies or to one policy, newest first. Raises
     DatabaseUnavailableError."""
     filter = AuditFilter(kind=_POLICY, since=since, until=until, target=policy_id)
     return [_logged(entry) for entry in await entries(database, filter, limit=limit)]

@@ -20,7 +20,7 @@ DEFAULT_LIMIT = SIMULATION_LIMITS[1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """The result of a simulation. ``matching`` is the number of logged requests, of which the newest were read.
+    """The result of a simulation. ``matching`` is the number of logged requests; only the newest of them were read.
     ``changed`` counts requests by their action before and after. ``other_reasons`` counts requests with the same action
     but different reasons."""
 

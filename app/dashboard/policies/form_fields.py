@@ -15,7 +15,7 @@ from app.policy_admin.policy_document import PolicyDocument
 from policies.registry import json_schema
 
 Entries = Mapping[str, Sequence[str]]
-"""The contents of a form: the texts of each input, by input name."""
+"""The contents of a form: the text entries of each input, by input name."""
 Kind = Literal["flag", "choice", "number", "integer", "line", "text", "names"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
@@ -211,7 +211,7 @@ def document_of(entries: Entries, category: str) -> dict[str, Any]:
 
 
 def errors_by_field(errors: Iterable[Mapping[str, Any]], category: str) -> dict[str, str]:
-    """Group ``[{loc, msg}]`` errors by field key. Errors that belong to no field are under ``""``."""
+    """Group ``[{loc, msg}]`` errors by field key. Errors that don't belong to a field are under ``""``."""
     known = {field.key for field in all_fields(category)}
     found: dict[str, list[str]] = {}
     for error in errors:
@@ -260,7 +260,7 @@ def _kind(schema: Mapping[str, Any]) -> Kind:
             return "integer"
         case {"type": "array"}:
             return "names"
-        # Texts that must not be empty are names; all others are prose.
+        # Strings that must not be empty are names; all others are prose.
         case {"minLength": least} if least > 0:
             return "line"
     return "text"

@@ -35,7 +35,7 @@ class NumberDifference:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPassage:
     """The passage on which a verdict is based, from character ``start`` to ``end`` of the document. ``text`` is None if
-    texts weren't stored. ``against`` means that the passage contradicts the claim."""
+    text wasn't stored. ``against`` means that the passage contradicts the claim."""
 
     document: int
     name: str
@@ -58,7 +58,7 @@ class DocumentSupport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimView:
     """A claim with its evidence. ``text`` is None if the claim is the whole sentence. ``unsupported`` lists the parts
-    that no document supports, if the judge reports them and texts were stored."""
+    that no document supports, if the judge reports them and text was stored."""
 
     label: str
     text: Markup | None

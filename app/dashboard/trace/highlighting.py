@@ -1,4 +1,4 @@
-"""Converts untrusted texts to markup: escapes them, makes invisible characters visible, and highlights passages."""
+"""Converts untrusted text to markup: escapes it, makes invisible characters visible, and highlights passages."""
 
 import re
 import unicodedata
@@ -44,8 +44,8 @@ def shown(text: str | None, limit: int | None = None) -> Markup:
 
 
 def breakable(text: str | None) -> Markup:
-    """Return a name, or a text with names, as markup like ``shown``. A line may end after a separator in a name, so
-    that a long name isn't broken in the middle of a word."""
+    """Return a name, or text that contains names, as markup, like ``shown``. Lines can break after a separator in a
+    name, so that a long name isn't broken in the middle of a word."""
     return Markup("<wbr>").join(shown(part) for part in _SEPARATOR.split(text or ""))
 
 

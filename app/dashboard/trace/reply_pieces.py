@@ -32,7 +32,7 @@ class Fate(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyPiece:
     """Part of the reply. ``sentence`` is the index of the sentence. It is None for text that wasn't judged, or that was
-    sent ``instead`` of withheld text. ``lead`` is the white space before the piece. ``choice`` is the choice that
+    sent ``instead`` of withheld text. ``lead`` is the whitespace before the piece. ``choice`` is the choice that
     begins here, if the reply has several."""
 
     text: str | None
@@ -44,7 +44,7 @@ class ReplyPiece:
 
 
 def storage_of(trace: Mapping[str, Any], default: str) -> Storage:
-    """Infer the storage mode from the stored texts. If there are no texts, return ``default``."""
+    """Infer the storage mode from the stored text. If there is none, return ``default``."""
     sentences = [row["text"] for sentence in trace["sentences"] for row in sentence["claims"][:1]]
     texts = [trace["request"]["prompt"], trace["request"]["reply"], *(doc["text"] for doc in trace["documents"])]
     known = [text for text in (*texts, *sentences) if text]
@@ -104,7 +104,7 @@ class _Composition:
                     yield from self._between(found + len(standing), instead=True)
                     return
             if self._reply.find(MARK, self._at) >= 0:
-                fate = Fate.CORRECTED  # occurs several times; the next sentence shows which one
+                fate = Fate.CORRECTED  # The text occurs several times; the next sentence shows which one.
         if fate is not Fate.SENT:
             self._left_out = True
             yield ReplyPiece(text=text, lead=self._lead(raw), sentence=place, fate=fate)

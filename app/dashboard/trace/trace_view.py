@@ -57,8 +57,8 @@ class PhaseView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceView:
     """``marks`` holds the latest feedback by subject. The keys are the ids of decisions, ``decision`` for the outcome,
-    and ``reply`` for the reply. ``first`` is the sentence that is selected at first. ``cut`` is the number of sentences
-    that are not shown."""
+    and ``reply`` for the reply. ``first`` is the sentence that is selected initially. ``cut`` is the number of
+    sentences that are not shown."""
 
     request: Mapping[str, Any]
     storage: Storage

@@ -11,8 +11,8 @@ from app.protocols.documents.json_body import read_flag, read_string, refuse
 from judges.types import Chunk
 
 _LIMITS = Limits(documents=100_000, document_chars=100_000_000, total_chars=400_000_000)
-"""Limits on the size of a case. They are far above those of a request, and only keep a corrupt file from exhausting
-memory."""
+"""Limits on the size of a case. They are far higher than the limits for a request, and only keep a corrupt file from
+exhausting memory."""
 _MOST_ID_CHARS = 500
 _SCORING_OPTIONS = frozenset({"enabled", "scoring_mode", "include_reasoning"})
 

@@ -18,7 +18,7 @@ _CATEGORY: Final = "answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The passage that decided the verdict on a claim, which either supports it best or contradicts it."""
+    """The passage that decided a claim's verdict, which either supports the claim best or contradicts it."""
 
     document_id: str
     document_index: int
@@ -31,7 +31,7 @@ class Passage:
 class JudgedClaim:
     """A claim and its verdict. ``sentence`` is the index of its sentence in the output. ``start`` and ``end`` are its
     position in the output, in code points. ``tokens`` is its length according to the judge's tokenizer. ``own_score``
-    is the judge's raw score on the scale of the case, or None if the judge returns probabilities."""
+    is the judge's raw score on the case's scale, or None if the judge returns probabilities."""
 
     text: str
     context: str
@@ -52,7 +52,7 @@ class JudgedClaim:
 
     @property
     def accepted(self) -> bool:
-        """Whether the claim is supported, which requires a score of at least ``PASS_MARK`` on either scale."""
+        """Whether the claim is supported, that is, scores at least ``PASS_MARK`` on either scale."""
         return self.label is Label.SUPPORTED
 
 
@@ -109,9 +109,9 @@ class JudgedOutput:
 class CaseResult:
     """The result of a case that was judged, skipped, or failed.
 
-    ``skipped`` is ``no_context``, ``no_claims``, ``disabled`` or None. ``error`` says why verdicts are missing. Such a
-    result is not cached, so the next run judges the case again. ``key`` is the hash of everything that determines the
-    verdicts. ``cached`` means that the verdicts come from the cache.
+    ``skipped`` is ``no_context``, ``no_claims``, ``disabled`` or None. ``error`` says why verdicts are missing. A
+    result with an ``error`` is not cached, so the next run judges the case again. ``key`` is the hash of everything
+    that determines the verdicts. ``cached`` means that the verdicts come from the cache.
     """
 
     case: Case
@@ -141,7 +141,7 @@ class CaseResult:
 
 
 def raw_score(claim: JudgedClaim, mode: ScoringMode, support: float) -> int:
-    """Return a claim's score on the scale of the case. If the judge gave no score, derive one from its probability.
+    """Return a claim's score on the case's scale. If the judge gave no score, derive one from its probability.
 
     On ``scale_1_5``, a supported claim gets 4 or 5. It gets 5 if its probability is in the upper half of the range from
     the threshold ``support`` to 1. The range below ``support`` is divided into three equal parts, for the scores 3, 2
@@ -313,8 +313,8 @@ def _claim(data: Mapping[str, Any]) -> JudgedClaim:
 
 
 def _reasoning(judged: JudgedOutput) -> str:
-    """Explain the score of the whole case with the judge's reasoning or, without one, with the claims that were not
-    accepted."""
+    """Explain the score of the whole case with the judge's reasoning or, if there is none, with the claims that were
+    not accepted."""
     if judged.reasoning is not None:
         return judged.reasoning
     told = [judged.summary + "."]

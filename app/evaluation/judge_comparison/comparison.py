@@ -25,14 +25,16 @@ _NO_COST: Final = Cost()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeLine:
-    """The results of one of the judges.
+    """The results of one judge.
 
-    A case is accepted if all of its claims are supported, and its score is the lowest P(supported) of its claims.
-    ``cases`` is the number of cases that the figures cover. It excludes ``without_claims`` and ``failed``.
-    ``false_blocks`` is the share of supported cases that the judge rejects. ``missed`` is the share of unsupported
-    cases that it accepts. ``ms_per_case`` is the duration of the run divided by the number of cases judged in it,
-    without cached cases. If all cases are cached, ``ms_per_case`` is None. If the judge could not be used, ``fault``
-    says why, and the figures are missing.
+    A case is accepted if all of its claims are supported. Its score is the lowest P(supported) of its claims.
+
+    - ``cases``: the number of cases that the figures cover, excluding ``without_claims`` and ``failed``.
+    - ``false_blocks``: the share of supported cases that the judge rejects.
+    - ``missed``: the share of unsupported cases that the judge accepts.
+    - ``ms_per_case``: the duration of the run divided by the number of cases judged in it, excluding cached cases. None
+      if all cases are cached.
+    - ``fault``: why the judge could not be used, in which case the figures are missing.
     """
 
     spec: str

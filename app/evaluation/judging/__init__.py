@@ -1,1 +1,1 @@
-"""Judging of cases: the judge, its processes, its cache, and the evaluator that combines them."""
+"""How cases are judged: the judge, its processes, its cache, and the evaluator that combines them."""

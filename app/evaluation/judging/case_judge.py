@@ -42,10 +42,10 @@ from policies.citations.document_names import DocumentNames
 from policies.citations.markers import names_only_documents
 
 _TIMEOUT_S: Final = 600.0
-"""Seconds for judging a sentence. The time limit is long, so that no verdict depends on how busy the machine is. LLM
-calls have separate time limits."""
+"""The time limit for judging a sentence, in seconds. It is long, so that no verdict depends on how busy the machine is.
+LLM calls have separate time limits."""
 _FAILURES: Final = frozenset({"timeout", "overloaded", "judge_error", "unavailable"})
-"""Reasons for a missing verdict that may go away if the claim is judged again."""
+"""Reasons for a missing verdict that may no longer apply if the claim is judged again."""
 _CASES_PER_CORE: Final = 4
 """The number of cases judged concurrently per core. It is high enough to keep the model busy while other cases are read
 and written."""
@@ -346,7 +346,8 @@ def _cost(calls: Sequence[LlmCall]) -> Cost:
 
 
 class _WithoutReadAhead(ScorerWrapper):
-    """Disables reading ahead. Latency doesn't matter here, and passages that no claim needs are then never read."""
+    """Disables reading ahead. Latency doesn't matter here, and this way, passages that no claim needs are never
+    read."""
 
     async def read(self, texts: Sequence[str]) -> None:
         pass

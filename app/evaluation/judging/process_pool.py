@@ -26,7 +26,7 @@ _TRIES: Final = 2
 
 class Processes:
     """Runs ``count`` processes, each of which builds its own copy of ``judge`` from ``settings``. The processes start
-    with the first case. ``judge`` must be loaded by then. Close the pool at the end."""
+    when the first case arrives, and ``judge`` must be loaded by then. Close the pool at the end."""
 
     def __init__(self, settings: Settings, judge: CaseJudge, count: int) -> None:
         self._settings = settings
@@ -65,7 +65,7 @@ class Processes:
         return self._judge.nothing("the judging process exited unexpectedly")
 
     async def aclose(self) -> None:
-        """End the processes. Processes that are still judging cancelled cases are terminated at once."""
+        """End the processes. Processes that are still judging cancelled cases are terminated immediately."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:

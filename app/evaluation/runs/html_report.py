@@ -31,7 +31,7 @@ pre { font: inherit; margin: .4rem 0; } td { overflow-wrap: anywhere; }
 
 
 def render_report(summary: Summary, lines: Sequence[CaseLine], load: Callable[[str], CaseResult]) -> str:
-    """Render a run's page. ``load`` returns the result of the case with a given id. Its errors are passed on."""
+    """Render a run's page. ``load`` returns the result of the case with a given id. Raises any error from ``load``."""
     shown = sorted((line for line in lines if line.skipped is None), key=_rank)[:MOST_CASES]
     judged = sum(line.skipped is None for line in lines)
     which = "All cases" if len(shown) == judged else f"{len(shown)} of {judged:,} cases"

@@ -37,7 +37,7 @@ Work = tuple[int, Case, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """The cluster to use. ``judges`` is the number of judges, each of which uses one core. None means one judge per
-    core. ``address`` is the Ray address. None means ``RAY_ADDRESS`` if it is set, and otherwise a new cluster on this
+    core. ``address`` is the Ray address. None means ``RAY_ADDRESS`` if it is set, otherwise a new cluster on this
     machine."""
 
     judges: int | None = None
@@ -128,7 +128,7 @@ class _Judging:
             self._ours.shutdown()
 
     def verdicts(self, cases: Sequence[Work]) -> Iterator[tuple[str, CaseVerdicts]]:
-        """Judge ``cases`` and yield pairs of key and verdicts in order of completion."""
+        """Judge ``cases`` and yield (key, verdicts) pairs in order of completion."""
         rows = [{"key": key, "case": orjson.dumps(_packed(case))} for _, case, key in cases]
         blocks = ceil(len(rows) / _BATCH)
         judged = self._data.from_items(rows, override_num_blocks=blocks).map_batches(

@@ -17,7 +17,7 @@ from app.evaluation.runs.run_folder import RunFolder
 from app.evaluation.runs.run_summary import CaseLine, Summary, summarize
 
 MAX_CONSECUTIVE_FAILURES: Final = 20
-"""Number of consecutive failures that end a run, because the judge is then assumed to be unavailable."""
+"""Number of consecutive failures after which a run ends, because the judge is assumed to be unavailable."""
 
 _SWITCH_S: Final = 0.001
 _READ: Final = 16

@@ -101,7 +101,7 @@ async def _starts(
         wanted.append(start < until)
     query = select(start, count).where(*wanted).group_by(start).order_by(start.desc()).limit(most)
     if kind == "requests" and (has := _of_request(filter)):
-        # The count is of all requests in the hour, because no index finds requests by verdict, status or latency.
+        # The count includes all requests in the hour, because no index finds requests by verdict, status or latency.
         query = query.having(func.max(case((and_(*has), 1), else_=0)) == 1)
     return [(row[0], int(row[1])) for row in await connection.execute(query)]
 

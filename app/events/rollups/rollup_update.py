@@ -74,7 +74,7 @@ class _Sums:
         return row
 
     def days(self) -> "_Sums":
-        """Return the same increments, summed up by day."""
+        """Return the same increments, summed by day."""
         found = _Sums(self.layout)
         for (start, *rest), row in self.rows.items():
             key = (start.replace(hour=0), *rest)
@@ -175,7 +175,7 @@ def add_to_rollups(connection: Connection, events: Iterable[Rows]) -> None:
 
 def subtract_from_rollups(connection: Connection, events: Iterable[Rows]) -> None:
     """Subtract deleted ``events`` from the rollups. Only their ``requests`` and ``decisions`` rows are needed. The
-    maximum latency of an hour or day stays the same as long as it still contains other events."""
+    maximum latency of an hour or day stays the same as long as other events remain in it."""
     changes = increments(events, -1)
     _change(connection, changes)
     for table, rows in changes:

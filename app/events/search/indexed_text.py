@@ -1,4 +1,4 @@
-"""Splits texts into words, and builds the text of a request that is indexed for search.
+"""Splits text into words, and builds the text that is indexed for searching a request.
 
 Both databases index the words that this module returns, so a search has the same meaning on both.
 """
@@ -32,7 +32,7 @@ def words(text: str) -> list[str]:
 
 def search_text(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str | None:
     """Return the words to index for an event, separated by spaces. They come from the stored question, reply, document
-    names, claims and prompt. Return None if the texts aren't stored."""
+    names, claims and prompt. Return None if text isn't stored."""
     request = rows["requests"][0]
     prompt, reply = _text(request["prompt"]), _text(request["reply"])
     claims = {text for row in rows["claims"] if (text := _text(row["text"]))}

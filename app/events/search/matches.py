@@ -1,11 +1,11 @@
-"""Finds the requests whose stored texts match a search, newest first. The more matches are requested, the more a search
-costs.
+"""Finds the requests whose stored text matches a search, newest first. The more matches are requested, the more a
+search costs.
 
-SQLite's FTS5 returns matches in order of time. PostgreSQL's index has no order and doesn't support phrases: it can only
+SQLite's FTS5 returns matches in time order. PostgreSQL's index has no order and doesn't support phrases: it can only
 find all requests that contain the words. On PostgreSQL, the newest requests are therefore read first, to learn how
 frequent matches are. If matches are frequent, reading more requests is cheaper than using the index. If matches are
-rare, the index is cheaper. If a phrase is rare but its words are frequent, both are expensive. The search then stops
-and reports how far back it has searched.
+rare, the index is cheaper. If a phrase is rare but its words are frequent, both are expensive, so the search stops and
+reports how far back it has searched.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _SQLITE = text(
     " WHERE request_search MATCH :phrases AND rowid >= :first AND rowid < :last ORDER BY rowid DESC LIMIT :most"
 )
 FIRST_READ, MOST_READ = 2_000, 20_000
-"""On PostgreSQL, the number of requests in the first read, and the maximum number of requests read by one call of
+"""On PostgreSQL, the number of requests in the first read, and the maximum number of requests read by one call to
 ``next``."""
 _COST_OF_READING = 2
 """The cost of comparing a request with the search, relative to the cost of fetching a request that the index has found.

@@ -55,7 +55,7 @@ async def _insert(database: Database, batch: Sequence[Rows]) -> None:
 
 
 def _search_texts(batch: Sequence[Rows]) -> dict[str, str]:
-    """Return the words to index for each request whose texts are stored. Call this in a thread."""
+    """Return the words to index for each request whose text is stored. Call this in a thread."""
     found = ((event["requests"][0]["request_id"], search_text(event)) for event in batch)
     return {request_id: text for request_id, text in found if text is not None}
 

@@ -59,7 +59,7 @@ class JournalFile:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes that are still to be replayed."""
+        """The number of bytes that still have to be replayed."""
         return self._size - self._replayed
 
     def append(self, payloads: Sequence[bytes]) -> None:
@@ -167,7 +167,7 @@ class Journal:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes that are still to be replayed."""
+        """The number of bytes that still have to be replayed."""
         return sum(file.waiting for file in self._files())
 
     def replay(self, limit: int) -> tuple[list[bytes], Callable[[], None]]:

@@ -1,5 +1,5 @@
-"""Deletes expired events. If the event log is partitioned, whole months are dropped at once. The rest is deleted in
-small batches, so that other work doesn't have to wait."""
+"""Deletes expired events. If the event log is partitioned, each expired month is dropped as a whole. The rest is
+deleted in small batches, so that other work doesn't have to wait."""
 
 import asyncio
 from collections import defaultdict
@@ -127,7 +127,7 @@ class Retention:
     """Prunes the database once an hour, in one of the processes that share it.
 
     If the system clock was changed since the last pruning, the next pruning is skipped. A wrong clock could cause too
-    many deletions, and this leaves an hour to correct it.
+    many deletions, and skipping one pruning leaves an hour to correct it.
     """
 
     def __init__(self, database: Database, *, days: int, every_s: float = _EVERY_S) -> None:

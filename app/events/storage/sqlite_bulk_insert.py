@@ -1,4 +1,4 @@
-"""Bulk inserts into SQLite. Values are encoded here, because encoding by SQLAlchemy costs several times as much as the
+"""Bulk inserts into SQLite. Values are encoded here, because SQLAlchemy's encoding costs several times as much as the
 insert itself."""
 
 from collections.abc import Callable, Mapping, Sequence

@@ -68,8 +68,8 @@ class EventWriter:
     """An ``EventLog`` that writes to a database. Events that arrive before ``start`` or after ``aclose`` are accepted
     and wait for the next start.
 
-    With ``batched`` durability, ``append`` returns at once. A batch is written when it has ``batch_limit`` events or
-    after ``linger_s`` seconds. With ``sync`` durability, ``append`` returns once the event is committed. Concurrent
+    With ``batched`` durability, ``append`` returns immediately. A batch is written when it has ``batch_limit`` events
+    or after ``linger_s`` seconds. With ``sync`` durability, ``append`` returns once the event is committed. Concurrent
     events share a commit. If the database is unavailable, or doesn't respond for ``patience_s`` seconds, ``append``
     returns once the event is fsynced to the journal.
 
@@ -80,7 +80,7 @@ class EventWriter:
     which must be unique, so a replay adds nothing twice. Events whose content the database rejects are stored in
     ``<journal>.rejected``.
 
-    The counters count events since startup: ``written`` to the database, ``journaled``, ``dropped`` (lost, because the
+    The counters cover events since startup: ``written`` to the database, ``journaled``, ``dropped`` (lost, because the
     journal failed too) and ``rejected``. ``failures`` is the number of batches that the database did not accept.
     """
 
@@ -118,12 +118,12 @@ class EventWriter:
 
     @property
     def queue_depth(self) -> int:
-        """The number of events that are neither in the database nor in the journal yet."""
+        """The number of events that are not yet in the database or the journal."""
         return len(self._pending) + len(self._spilled)
 
     @property
     def journal_bytes(self) -> int:
-        """The number of bytes in the journal that are yet to be replayed."""
+        """The number of bytes in the journal that still have to be replayed."""
         return self._journal.waiting
 
     async def start(self) -> None:
@@ -215,8 +215,8 @@ class EventWriter:
             await self._attempt(self._replay)
 
     async def _store_pending(self) -> bool:
-        """Store the next batch and return whether that succeeded. The records of the batch, which contain large texts,
-        are released on return."""
+        """Store the next batch and return whether that succeeded. The batch's records, which contain a lot of text, are
+        released on return."""
         batch = list(islice(self._pending, self._batch_limit))
         stored = not batch or await self._store(batch)
         for _ in batch if stored else ():
@@ -264,8 +264,8 @@ class EventWriter:
     # Storing.
 
     async def _store(self, batch: Sequence[_Entry]) -> bool:
-        """Store ``batch`` in the database or the journal. Return False if both fail. Waiting callers are notified in
-        both cases."""
+        """Store ``batch`` in the database or the journal. Return False if both fail. Waiting callers are notified
+        either way."""
         if self._due() and await self._attempt(lambda: self._insert(batch)):
             for entry in batch:
                 entry.settle()

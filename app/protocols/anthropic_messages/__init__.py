@@ -4,7 +4,7 @@
 ``whole_reply`` converts a whole message to stream events and back, so that both kinds of reply take the same path.
 ``document_numbers`` maps documents to their numbers in the API.
 
-The pipeline treats the text blocks of a message as one text, because a model that cites begins a new block in
+The pipeline treats the text blocks of a message as one text, because a model that adds citations begins new blocks
 mid-sentence. If other content separates two text blocks, no sentence continues across it.
 """
 

@@ -19,8 +19,7 @@ from judges.types import Chunk
 
 
 class MessagesAdapter:
-    """The adapter for one request. Each request needs a new adapter, because an adapter keeps the state of the reply's
-    blocks."""
+    """The adapter for one request. It keeps the state of the reply's blocks, so each request needs a new one."""
 
     api = "messages"
     judges_reasoning = False
@@ -115,8 +114,7 @@ def _feed(parser: SSEParser, reader: MessageDecoder, data: bytes) -> Iterator[Up
 
 def _close(parser: SSEParser, reader: MessageDecoder) -> Iterator[UpstreamEvent]:
     for parsed in parser.close():
-        # The last event lacks its blank line. The line is added, because the next event would otherwise become part of
-        # this one.
+        # The last event lacks its blank line. Add it, because the next event would otherwise become part of this one.
         yield from _read(reader, SSEEvent(parsed.raw + b"\n\n", parsed.data, parsed.event))
     yield from reader.settle()
 

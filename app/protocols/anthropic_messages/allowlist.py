@@ -35,17 +35,17 @@ _MESSAGE = ("id", "type", "role", "usage", "container", "context_management")
 
 
 def name_of(value: Any) -> str:
-    """Return ``value`` if it looks like a type name of this API, and otherwise ``unknown``."""
+    """Return ``value`` if it looks like one of this API's type names, otherwise ``unknown``."""
     return value if isinstance(value, str) and _NAME.fullmatch(value) else "unknown"
 
 
 def word_of(value: Any) -> str | None:
-    """Return ``value`` if it is a string without white space, such as an id or a model name."""
+    """Return ``value`` if it is a string without whitespace, such as an id or a model name."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else None
 
 
 def plain(value: Any, depth: int = 8) -> Any:
-    """Return ``value`` without strings that contain white space. Token counts, ids and dates remain."""
+    """Return ``value`` without strings that contain whitespace. Token counts, ids and dates remain."""
     if isinstance(value, dict) and depth:
         return {name: plain(inner, depth - 1) for name, inner in value.items() if word_of(name)}
     if isinstance(value, list) and depth:

@@ -45,8 +45,8 @@ class MessageDecoder:
     reply.
 
     Each event keeps its original bytes, for replies that are forwarded unchanged. Under a policy, ``fields`` is set,
-    and the parts of an event contain the bytes of the event rebuilt from known fields. Without a policy, the parts keep
-    all fields. Content outside the known fields is reported as unchecked.
+    and the parts of an event contain its bytes rebuilt from known fields. Without a policy, the parts keep all fields.
+    Content outside the known fields is reported as unchecked.
 
     After a text block, the text may continue in the next block. The end of a text block is therefore held until the
     next event arrives. If that event doesn't begin another text block, a ``TextBreak`` is inserted.

@@ -1,4 +1,4 @@
-"""Maps the documents of a Messages request to their numbers in the API.
+"""Maps the documents of a Messages request to the numbers that the API gives them.
 
 ``document`` and ``search_result`` blocks are numbered separately, from zero. Documents in the ``documents`` field come
 after the caller's ``document`` blocks.
@@ -25,8 +25,8 @@ _NUMBERS = {
 """The block type and the name of the number field, by citation type."""
 
 _NAMES = frozenset({"type", "url", "source", "file_id", "title", "document_title", "encrypted_index"})
-"""The fields of a citation that may contain an address, an id or a file name, even if it doesn't occur in any document
-of the request."""
+"""The citation fields that are allowed to contain an address, an id or a file name that doesn't occur in any of the
+request's documents."""
 _UNSPACED = r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 """A character of a script that is written without spaces between words."""
 _BREAK = re.compile(rf"(?<={_UNSPACED})\s+(?={_UNSPACED})")
@@ -84,7 +84,7 @@ class DocumentNumbers:
         return [_spaced(text) for text in (*(chunk.text for chunk in self._chunks), *joined)]
 
     def with_known_citation(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return the event with a cleaned citation. Text is removed, including titles, if no document of the request
+        """Return the event with a cleaned citation. Text, including titles, is removed unless a document of the request
         contains it."""
         delta = event.get("delta")
         citation = delta.get("citation") if isinstance(delta, dict) else None
@@ -104,7 +104,7 @@ class DocumentNumbers:
         return names_something or self.says(value)
 
     def citation(self, support: SupportingPassage) -> dict[str, Any]:
-        """Build a citation by the gateway, for a passage that supports a sentence."""
+        """Build the gateway's own citation of a passage that supports a sentence."""
         block, chunk, span = self._by_document.get(support.position), support.chunk, support.source.span
         if block is None or block.plain:
             documents = self._given["document"]
@@ -142,8 +142,8 @@ class DocumentNumbers:
         return sent[number] if isinstance(number, int) and 0 <= number < len(sent) else None
 
     def _marker(self, citation: Mapping[str, Any]) -> str:
-        """Return the name by which a citation refers to its document. A name that contains white space is used only if
-        it is the name of a document in the request."""
+        """Return the name that a citation uses for its document. A name that contains whitespace is used only if it is
+        the name of a document in the request."""
         known = {name for chunk in self._chunks for name in (chunk.title, chunk.source, chunk.url)}
         for field in ("url", "source", "document_title", "title"):
             name = citation.get(field)
@@ -155,13 +155,13 @@ class DocumentNumbers:
 
 
 def _spaced(text: str) -> str:
-    """Return the text with each run of white space replaced by one space. In scripts without spaces, the white space is
+    """Return the text with each run of whitespace replaced by one space. In scripts without spaces, the whitespace is
     removed."""
     return _BREAK.sub("", " ".join(text.split()))
 
 
 def _is_in_word(character: str) -> bool:
-    """Return whether the character can be part of a word in a script that separates words by spaces."""
+    """Return whether the character can be part of a word in a script that separates words with spaces."""
     return re.match(r"\w", character) is not None and re.match(_UNSPACED, character) is None
 
 

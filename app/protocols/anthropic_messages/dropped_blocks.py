@@ -60,7 +60,7 @@ def _kind_of(block_type: str) -> str | None:
 
 
 def _without_call(event: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the event. If its stop reason is ``tool_use``, the reason is replaced by ``end_turn``."""
+    """Return the event, with the stop reason ``tool_use`` replaced with ``end_turn``."""
     end = event.get(name)
     if not isinstance(end, dict) or end.get("stop_reason") != "tool_use":
         return event

@@ -193,8 +193,8 @@ class MessageEncoder:
                 yield self._delta(opened.number, {"type": "citations_delta", "citation": citation})
 
     def _before(self, opened: _Open) -> Sequence[Mapping[str, Any]]:
-        """If this block contains no words, it only ends a sentence of the preceding text block. In that case, return
-        the upstream's citations of the preceding block."""
+        """If this block contains no words, it only completes a sentence of the preceding text block. In that case,
+        return the upstream's citations of the preceding block."""
         block = self._texts.get(opened.index)
         if block is None or any(map(_has_words, block.said)):
             return ()
@@ -203,7 +203,7 @@ class MessageEncoder:
 
     def _withhold(self, index: int) -> None:
         """Record which text was left out, up to the end of a block. By now, the policies have decided on all text up to
-        there."""
+        that point."""
         numbers = list(self._texts)
         for number in numbers[self._decided : numbers.index(index) + 1]:
             self._decided += 1
@@ -237,7 +237,7 @@ class MessageEncoder:
         return b"".join(written)
 
     def _judged(self, judged: JudgedClaims) -> bytes:
-        """Encode verdicts on text that was already shown. If the block of the text has already ended, nothing is sent,
+        """Encode verdicts on text that was already shown. If the text's block has already ended, nothing is sent,
         because no event may refer to an ended block."""
         if self._open is None or not self._open.text:
             return b""
@@ -279,7 +279,7 @@ def _has_words(text: str) -> bool:
 
 
 def _share(withheld: str, quoted: str) -> bool:
-    """Return whether ``quoted`` contains ``withheld`` or several consecutive words of it. Differences in white space
+    """Return whether ``quoted`` contains ``withheld`` or several consecutive words of it. Differences in whitespace
     are ignored."""
     words, within = withheld.split(), " ".join(quoted.split())
     runs = (" ".join(words[at : at + _RUN]) for at in range(max(1, len(words) - _RUN + 1)))

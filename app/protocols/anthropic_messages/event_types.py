@@ -13,10 +13,10 @@ _TEXT = frozenset({"text", "text_delta", "citations_delta"})
 
 @dataclass(slots=True, kw_only=True)
 class TextBlock:
-    """A text block of the upstream. ``start`` is the block as it started, without text, and ``around`` contains the
-    other fields of the start event. ``tail`` contains the events of the block's citations. ``place`` is the position at
-    which its text begins in the text of the message. ``announced`` means that the upstream sent the start of the block.
-    ``said`` is the text received, and ``shown`` the text released."""
+    """A text block from the upstream. ``start`` is the block in its start event, without text, and ``around`` contains
+    the other fields of the start event. ``tail`` contains the events of the block's citations. ``place`` is the
+    position at which its text begins in the text of the message. ``announced`` means that the upstream sent the start
+    of the block. ``said`` is the text received, and ``shown`` the text released."""
 
     start: Mapping[str, Any]
     around: Mapping[str, Any] = field(default_factory=dict)
@@ -89,8 +89,7 @@ def input_tokens(usage: Any) -> int | None:
 
 
 def other_chars(event: Mapping[str, Any]) -> int:
-    """Return the number of generated characters in an event that aren't text of the reply, such as thinking and tool
-    calls."""
+    """Return the number of generated characters in an event that aren't reply text, such as thinking and tool calls."""
     said = block_of(event) or delta_of(event) if str(event.get("type")) in _CONTENT else {}
     kind = str(said.get("type"))
     return 0 if kind in _TEXT or kind.endswith("tool_result") else text_length(said)

@@ -8,7 +8,7 @@ Each API has tables of its known fields. A table entry is one of
 - ``ByType``, for an object whose fields depend on its ``type``;
 - ``Unread``, for content that no judge reads;
 - ``RequestField``, for a field that repeats a field of the request;
-- a tuple of entries, of which the first that fits the value's JSON type applies.
+- a tuple of entries: the first one that fits the value's JSON type applies.
 """
 
 import json
@@ -45,7 +45,7 @@ _BESIDE_THE_ANSWER = frozenset(
 )  # fmt: skip
 """Kinds of content that aren't part of the answer: calls, their results, and reasoning."""
 _CALL_ENDS = ("_call", "_call_output", "_tool_use", "_tool_result")
-"""The suffixes of the names of other kinds of calls and results."""
+"""The name suffixes of other kinds of calls and results."""
 _DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
@@ -72,8 +72,8 @@ _USUAL = frozenset(
 
 
 def is_beside_answer(kinds: Iterable[str]) -> bool:
-    """Return whether none of these kinds of content is part of the answer. Calls, their results and reasoning are not
-    part of it."""
+    """Return whether none of these kinds of content is part of the answer. Calls, their results and reasoning
+    aren't."""
     return all(kind in _BESIDE_THE_ANSWER or kind.endswith(_CALL_ENDS) for kind in kinds)
 
 
@@ -102,7 +102,7 @@ class RequestField:
 
 
 def identifier(value: Any) -> Any:
-    """Accept an id, or the name of a model, a tool or a file: a short string without white space, which may be
+    """Accept an id, or the name of a model, a tool or a file: a short string without whitespace, which may be
     empty."""
     return value if isinstance(value, str) and _IDENTIFIER.fullmatch(value) else UNFIT
 
@@ -123,7 +123,7 @@ def count(value: Any) -> Any:
 
 
 def token_count(value: Any) -> int | None:
-    """Return ``value`` if it is a plausible token count, and otherwise None."""
+    """Return ``value`` if it is a plausible token count, otherwise None."""
     return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
 
 
@@ -152,19 +152,19 @@ def one_of(*values: str) -> Kind:
 
 
 def always(standard: Any) -> Kind:
-    """Replace the upstream's value by ``standard``."""
+    """Replace the upstream's value with ``standard``."""
     return lambda _: standard
 
 
 def normalised(known: Collection[str], synonyms: Mapping[str, str], otherwise: str) -> Kind:
-    """Accept the values in ``known``, and translate vendor-specific ``synonyms`` of them. Replace any other value by
+    """Accept the values in ``known``, and translate vendor-specific ``synonyms`` of them. Replace any other value with
     ``otherwise``."""
     table = {**{value: value for value in known}, **synonyms, "": None}
     return lambda value: table.get(value, otherwise) if isinstance(value, str) else otherwise
 
 
 def required(kind: Kind, default: Any) -> Kind:
-    """Accept the values that ``kind`` accepts, and replace any other value by ``default``. Use this for fields that
+    """Accept the values that ``kind`` accepts, and replace any other value with ``default``. Use this for fields that
     clients require."""
 
     def fit(value: Any) -> Any:
@@ -210,8 +210,8 @@ class KnownFields:
         self._reported: set[str] = set()
 
     def news(self) -> list[str]:
-        """Return the names of fields that were left out and may have contained text. Each name is returned only once,
-        by the first call after the field was left out."""
+        """Return the names of fields that were left out and may have contained text. Each name is returned only by the
+        first call after the field was left out."""
         names = sorted(self._worded - self._reported)
         self._reported.update(names)
         return names

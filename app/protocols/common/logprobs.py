@@ -11,7 +11,7 @@ from typing import Any
 _LISTS = {"tokens": "token", "token_logprobs": "logprob", "top_logprobs": "top", "text_offset": "offset"}
 """Maps the name of each list in the API to the name of its values in an entry."""
 _BYTES = re.compile(r"(bytes:)?(\\x[0-9a-fA-F]{2})+")
-"""Matches the notation of the APIs for a token that contains only some of the bytes of a character."""
+"""Matches the notation that the APIs use for a token that contains only some of a character's bytes."""
 
 
 def spell(tokens: Sequence[Mapping[str, Any]], text: str) -> bool:
@@ -113,9 +113,9 @@ def joined(template: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> 
 
 
 def within(entries: Sequence[Mapping[str, Any]], text: str, start: int, end: int) -> Sequence[Mapping[str, Any]]:
-    """Return the ``entries`` that begin in ``[start, end)`` and have nothing but white space beyond ``end``. All
-    entries together spell ``text``. If a token has text before and after a cut, it is excluded on both sides, because
-    the text on the other side may be withheld."""
+    """Return the ``entries`` that begin in ``[start, end)`` and have nothing but whitespace beyond ``end``. All
+    entries together spell ``text``. A token that spans a cut is excluded on both sides, because the text on the other
+    side may be withheld."""
     found, place = [], 0
     for entry in entries:
         begin, place = place, place + len(str(entry.get("token", "")))
@@ -130,7 +130,7 @@ def _spell(entries: Sequence[Mapping[str, Any]], text: str) -> bool:
 
 
 def number(value: Any) -> int | float | None:
-    """Return ``value`` if it is a number that JSON can represent, and otherwise None."""
+    """Return ``value`` if it is a number that JSON can represent, otherwise None."""
     return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else None
 
 

@@ -63,7 +63,7 @@ class SSEParser:
             start = self._scanned = match.end()
         if start:
             del buffer[:start]
-        # An unfinished end of an event has at most three bytes: CR LF CR.
+        # An incomplete end of an event has at most three bytes: CR LF CR.
         self._scanned = max(0, len(buffer) - 3)
         if len(buffer) > self._max_event_bytes:
             raise EventTooLargeError(f"a server-sent event exceeds {self._max_event_bytes} bytes")
@@ -138,8 +138,8 @@ class JsonStreamDecoder:
 
     def close(self) -> Iterator[UpstreamEvent]:
         for event in self._parser.close():
-            # The last event lacks its blank line. The line is added, because the next event would otherwise become part
-            # of this one.
+            # The last event lacks its blank line. Add it, because the next event would otherwise become part of this
+            # one.
             if (read := self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))) is not None:
                 yield read
 
@@ -171,8 +171,8 @@ class JsonStreamDecoder:
 
     def _without_data(self, event: SSEEvent) -> UpstreamEvent | None:
         """Return the event for a frame without data. Comments are forwarded. Frames with only control fields aren't
-        forwarded, because clients treat them as empty events. Once an event had an id, clients treat even a comment
-        with its blank line as an empty event. The blank line is therefore left out."""
+        forwarded, because clients treat them as empty events. Once an event has had an id, clients treat even a comment
+        followed by a blank line as an empty event, so the blank line is left out."""
         lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
         comments = [line for line in lines if line.startswith(b":")]
         if not comments:
@@ -195,9 +195,9 @@ async def decode_chunks(
     fields: KnownFields | None = None,
     shortcut: Callable[[bytes], UpstreamEvent | None] | None = None,
 ) -> AsyncGenerator[UpstreamEvent, None]:
-    """Yield the events of a reply, which is a stream of chunks or a whole reply that ``chunks_of`` splits into chunks.
-    For ``fields`` and ``shortcut``, see ``JsonStreamDecoder``. If a whole reply has a duplicate key, the last value is
-    used."""
+    """Yield the events of a reply, which is either a stream of chunks or a whole body that ``chunks_of`` splits into
+    chunks. For ``fields`` and ``shortcut``, see ``JsonStreamDecoder``. If a whole reply has a duplicate key, the last
+    value is used."""
     if "event-stream" not in content_type:
         whole = b"".join([data async for data in body])
         is_short = len(whole) <= MAX_INLINE_REPLY_CHARS
@@ -231,7 +231,7 @@ def load(data: bytes) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """Serialize ``value`` as JSON. Lone surrogates are escaped, because the client may join two of them to one
+    """Serialize ``value`` as JSON. Lone surrogates are escaped, because the client may join two of them into one
     character."""
     try:
         return orjson.dumps(value, _in_pieces, orjson.OPT_PASSTHROUGH_SUBCLASS)
@@ -254,7 +254,7 @@ def frame_of(chunk: Mapping[str, Any]) -> bytes:
 
 
 def done_frame(raw: bytes) -> bytes:
-    """Return the last frame of a stream. If the upstream sent one, this is ``raw``, completed by a blank line if
+    """Return the last frame of a stream. If the upstream sent one, this is ``raw``, completed with a blank line if
     necessary."""
     if raw.endswith(b"\r\n\r"):
         return raw + b"\n"  # the frame ends in CR LF CR LF, but the last LF hasn't arrived yet

@@ -35,8 +35,8 @@ class TextSlice(Struct, frozen=True, kw_only=True):
 
 
 class TextDelta(Struct, frozen=True, kw_only=True):
-    """Text of a choice. ``remainder`` is the rest of the frame. The client receives it immediately, even if the text is
-    held."""
+    """Text of a choice. ``remainder`` is the rest of the frame, which the client receives immediately, even if the text
+    is held."""
 
     choice: int
     text: str
@@ -71,7 +71,7 @@ TOO_LONG = "length"
 
 class ChoiceFinish(Struct, frozen=True, kw_only=True):
     """A choice has ended. ``final`` means that no more text can follow, so the policies decide on the choice's held
-    text now. Otherwise, that text waits for the end of the reply. ``cut`` means that the text stops in mid-sentence."""
+    text now. Otherwise, that text waits for the end of the reply. ``cut`` means that the text stops mid-sentence."""
 
     choice: int
     reason: str
@@ -89,10 +89,10 @@ class TextBreak(Struct, frozen=True, kw_only=True):
 class UpstreamCitation(Struct, frozen=True, kw_only=True):
     """The upstream reports that its text cites a document.
 
-    ``place`` is the position in the text of the choice, in code points, or None if unknown. ``document`` is the
-    position of the document in the request, or None if the request doesn't contain it. ``names`` lists other names for
-    the document, the most reliable first. ``unreadable`` means that the request contains the document in a form that
-    cannot be read.
+    - ``place``: the position in the text of the choice, in code points, or None if unknown.
+    - ``document``: the position of the document in the request, or None if the request doesn't contain it.
+    - ``names``: other names for the document, the most reliable first.
+    - ``unreadable``: whether the request contains the document in a form that cannot be read.
     """
 
     choice: int
@@ -104,7 +104,8 @@ class UpstreamCitation(Struct, frozen=True, kw_only=True):
 
 
 class FoundDocuments(Struct, frozen=True, kw_only=True):
-    """Documents in the reply, which the upstream found. They arrive before the text that is based on them."""
+    """Documents that the upstream found and included in the reply. They arrive before the text that is based on
+    them."""
 
     documents: Sequence[Chunk]
 
@@ -121,8 +122,8 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class ReplyError(Struct, frozen=True, kw_only=True):
-    """The upstream reported an error during the reply, or the reply broke off. If the reply broke off, ``raw`` is
-    empty, and ``code`` is the error code that the client of a unary request would get."""
+    """The upstream reported an error during the reply, or the reply was cut off. If it was cut off, ``raw`` is empty,
+    and ``code`` is the error code that the client of a unary request would get."""
 
     message: str
     raw: bytes = b""

@@ -1,4 +1,4 @@
-"""Extracts documents and options from a request body. Supports every format in which clients attach retrieved
+"""Extracts documents and options from a request body. Supports every format that clients use to attach retrieved
 documents.
 
 Each API has a module that reads its requests, such as ``app.protocols.openai_chat.request``. These modules share the

@@ -70,7 +70,7 @@ class DocumentAt:
 def read_document(
     document: Mapping[str, Any], path: str, *, default_id: str, now: datetime, needs_text: bool = True
 ) -> DocumentAt:
-    """Parse the document at ``path`` in the request. Its age is relative to ``now``. Without ``needs_text``, a missing
+    """Parse the document at ``path`` in the request. Its age is relative to ``now``. Without ``needs_text``, missing
     text counts as empty. Raises InvalidRequestError.
     """
     fields = DocumentFields.of(document, path)
@@ -127,7 +127,7 @@ def _text(fields: DocumentFields, path: str) -> tuple[str, str]:
 
 
 def _described(fields: DocumentFields) -> tuple[str, str] | None:
-    """Return the text of Cohere's ``data``, which may have any keys. Each key and its value are a line of the text."""
+    """Return the text of Cohere's ``data``, which may have any keys. Each key and its value form one line."""
     for layer in fields.own:
         if layer.path.endswith(".data"):
             excluded = layer.fields.get("_excludes")

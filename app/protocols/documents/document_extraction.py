@@ -1,5 +1,5 @@
 """Collects the documents of a request. The documents are in a separate list, or in content blocks whose type marks them
-as evidence. These are Anthropic's and Cohere's document blocks, and ``grounding_source`` parts.
+as evidence. Such blocks are Anthropic's and Cohere's document blocks, and ``grounding_source`` parts.
 
 A block without readable text, such as a PDF or a link, is not evidence and is sent upstream unchanged.
 """
@@ -159,7 +159,7 @@ def plain_text(content: Any, types: Collection[str] = ("text",)) -> str:
 
 
 def text_of_block(part: Mapping[str, Any]) -> str:
-    """Return the text of a ``document`` or ``search_result`` block, or "" if it has none, as a PDF."""
+    """Return the text of a ``document`` or ``search_result`` block, or "" if it has none (a PDF, for example)."""
     if part.get("type") == "search_result":
         return plain_text(part.get("content"))
     source = part.get("source")

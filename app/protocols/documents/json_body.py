@@ -1,5 +1,5 @@
-"""Parses request bodies strictly, so that every JSON parser would read them in the same way, and validates single
-fields. Each function that reads a field returns its value, or raises InvalidRequestError with its path."""
+"""Parses request bodies strictly, so that every JSON parser reads them the same way, and validates individual fields.
+Each function that reads a field returns its value, or raises InvalidRequestError with its path."""
 
 import json
 import math
@@ -114,8 +114,7 @@ _EXACT = 2.0**63
 _MANY_FIELDS = 64
 _ESCAPED_NAME = re.compile(rb'\\u[0-9a-fA-F]{4}[^"\\]*"\s*:')
 
-# A path as a linked list, which consists of the last key and the path before it. Extending such a path takes the same
-# time at any depth.
+# A path as a linked list: the last key, and the path before it. Extending it takes the same time at any depth.
 _Path = tuple[Any, ...]
 
 

@@ -1,6 +1,7 @@
-"""Reads what a reply follows: the message that a "yes" in it answers, and the text that it continues.
+"""Reads what comes right before a reply: the message that a "yes" in the reply would answer, and the text that the
+reply continues.
 
-Whatever isn't known to be read in full counts as unread: other kinds of content, and turns that aren't the user's.
+Anything that isn't known to be read in full counts as unread: other kinds of content, and turns that aren't the user's.
 """
 
 import re
@@ -14,15 +15,16 @@ from app.protocols.documents.document_extraction import EVIDENCE, TOOL_RESULT, p
 
 _TEXTS: Final = ("text", "input_text", "output_text")
 _HISTORY: Final = ("previous_response_id", "conversation", "prompt")
-"""Fields of the Responses API that name text that the request doesn't contain."""
+"""Responses API fields that refer to text outside the request."""
 _LABEL: Final = re.compile(r"(?:\A|[.!?？]\s)[^\w.!?？]*+\w++(?:[ \t]\w++)?+(?=[^\w.!?？]*[:：])\W*+\Z")
 """The end of a prompt that only introduces the answer ("A:", "### Helpful answer:"). Takes linear time."""
 
 
 class LastTurn(Struct, frozen=True, kw_only=True):
-    """What a reply follows. ``message`` contains the user's latest messages, or None if a part of them can't be read.
-    ``unread`` means that the user's messages aren't all that a "yes" could answer. ``prefill`` is the text that the
-    reply continues. If ``may_instruct``, it may also be an instruction that the reply follows."""
+    """What comes right before a reply. ``message`` contains the user's latest messages, or None if part of them can't
+    be read. ``unread`` means that a "yes" could also answer something other than these messages. ``prefill`` is the
+    text that the reply continues. ``may_instruct`` means that ``prefill`` may also be an instruction that the reply
+    follows."""
 
     message: str | None = None
     unread: bool = False
@@ -61,8 +63,8 @@ def _of_prompt(prompt: Any, unread: bool) -> LastTurn:
 
 
 def _last_of(turns: Sequence[Any], evidence: frozenset[str]) -> LastTurn:
-    """Return the last turn of a conversation: the user's messages after the assistant's last one. Turns after them that
-    aren't the user's are unread, except for the beginning of the reply."""
+    """Return the last turn of a conversation: the user's messages after the assistant's last one. Later turns that
+    aren't the user's count as unread, except for the beginning of the reply."""
     prefill, unread = "", False
     messages: list[str] = []
     for place in range(len(turns) - 1, -1, -1):
@@ -86,8 +88,8 @@ def _last_of(turns: Sequence[Any], evidence: frozenset[str]) -> LastTurn:
 
 
 def _text_of(content: Any, evidence: frozenset[str]) -> str | None:
-    """Return the text of a user's message in parts, without documents and tool results, or None if it has other
-    content."""
+    """Return the text of a user's message that is a list of parts, without documents and tool results. Return None if
+    it has other content."""
     if not isinstance(content, list):
         return None
     texts = []
@@ -105,5 +107,5 @@ def _has_results(content: Any) -> bool:
 
 
 def _is_readable(block: Mapping[str, Any]) -> bool:
-    """Return whether the block of a document contains text, which is then evidence."""
+    """Return whether a document block contains text, which then counts as evidence."""
     return isinstance(block.get("document"), dict) or bool(text_of_block(block).strip())

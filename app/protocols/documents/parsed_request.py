@@ -53,7 +53,7 @@ _FROM_HEADERS = (("agent", "x-groundlane-agent"), ("run_id", "x-groundlane-run-i
 
 
 def read_options(value: Any, headers: Mapping[str, str], path: str = "grounding") -> Options:
-    """Parse the ``grounding`` field. If the field doesn't name an agent or a run, it is read from the headers.
+    """Parse the ``grounding`` field. An agent or a run that the field doesn't name is read from the headers.
 
     ``headers`` must have lower-case names. ``path`` is the path of the field. Raises InvalidRequestError.
     """
@@ -91,7 +91,7 @@ is then in its last or first paragraph.
 
 
 def title_in(body: Mapping[str, Any], query: str | None = None) -> str:
-    """Return the text by which people recognize a request. This is its question or, if there is none, the user's last
+    """Return the text that people recognize a request by: its question or, if there is none, the user's last
     message."""
     texts = user_texts(body, query)[-1:]
     return (question_of(texts[0]) or texts[0]) if texts else ""
@@ -149,7 +149,7 @@ Path = tuple[str | int, ...]
 class ParsedRequest(Struct, frozen=True, kw_only=True):
     """A parsed request. ``body`` is sent upstream and doesn't contain the gateway's fields. ``raw`` contains the bytes
     of the body, or None if it was changed. ``paths`` contains the path in the request of each document in ``chunks``.
-    ``from_tools`` parses tool results. They are evidence only if a setting or policy enables it. ``query`` is the query
+    ``from_tools`` parses tool results, which are evidence only if a setting or policy says so. ``query`` is the query
     for which the documents were retrieved."""
 
     body: dict[str, Any]
@@ -169,7 +169,8 @@ class ParsedRequest(Struct, frozen=True, kw_only=True):
     standing: int = 0
     """The number of documents in the prompt that cannot be removed from it. They are at the end of ``chunks``."""
     blocks: Mapping[int, Path] = field(default_factory=dict)
-    """Maps the positions in ``chunks`` of documents that are removable content blocks to their paths in ``body``."""
+    """For documents that are removable content blocks, maps their positions in ``chunks`` to their paths in
+    ``body``."""
     late: bool = False
     """Whether the reply may contain documents, such as the results of a search by the upstream."""
     notes: Sequence[str] = ()

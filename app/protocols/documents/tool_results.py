@@ -31,7 +31,7 @@ def tool_documents(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Doc
 
 
 def take_result(documents: Documents, text: str, path: str, *, tool: Any = None) -> None:
-    """Add a tool result. It is either a JSON list of documents, or a text that becomes one document with the source
+    """Add a tool result. It is either a JSON list of documents, or text that becomes one document with the source
     ``tool``.
 
     Raises InvalidRequestError if it exceeds the limits.
@@ -65,7 +65,7 @@ def _listed(text: str, prefix: str) -> Sequence[Chunk]:
 
 
 def _calls(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Return the id and function name of each call in an assistant's message."""
+    """Yield the id and function name of each call in an assistant's message."""
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None

@@ -22,7 +22,7 @@ def cannot_continue(body: Mapping[str, Any]) -> str | None:
     """Return a one-word reason why the reply to ``body`` cannot be continued, or None if it can.
 
     A model that can call tools or produce audio might not continue with text. If there are several choices, each would
-    need a separate call. If the caller wrote a beginning of the reply (a prefill), no note can be added after it.
+    need a separate call. If the caller wrote the beginning of the reply (a prefill), no note can be added after it.
     """
     last = body["messages"][-1]
     unfit = {
@@ -37,8 +37,8 @@ def cannot_continue(body: Mapping[str, Any]) -> str | None:
 def continuing(body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
     """Return ``body`` with the reply so far as the assistant's message, and a note about the withheld sentence.
 
-    In the note, marks enclose texts from the model and from documents. The mark is random for each call, so that these
-    texts can't imitate it. If there is no text so far, the note is added to the user's last message, because models
+    In the note, text from the model and from documents is enclosed in marks. The mark is random for each call, so that
+    such text can't imitate it. If there is no text so far, the note is added to the user's last message, because models
     expect alternating turns.
     """
     fence = f"<<note {secrets.token_hex(8)}>>"

@@ -73,7 +73,8 @@ def other_chars(chunk: Mapping[str, Any], known: KnownChunks | None) -> int:
 
 
 def _read_known(known: KnownChunks, raw: bytes, chunk: dict[str, Any], *, ended: bool) -> UpstreamEvent:
-    """Rebuild a chunk from known fields, and return its event. The upstream's annotations are read, not forwarded."""
+    """Rebuild a chunk from known fields, and return its event. The upstream's annotations are read but not
+    forwarded."""
     if chunk.get("error"):
         error = known.error(chunk["error"])
         return _read_chunk(frame_of(error), error)
@@ -260,7 +261,7 @@ def _read_apart(
 def _judged_reasoning(
     chunk: Mapping[str, Any], choice: Mapping[str, Any], names: Sequence[str], index: int
 ) -> Iterator[TextDelta]:
-    """Yield reasoning as text, for each field that contains some. If the delta has a role, the role comes first in a
+    """Yield the reasoning in each field that contains some, as text. If the delta has a role, the role comes first in a
     separate frame."""
     role = _part(chunk, choice, ["role"], None)[0] if choice["delta"].get("role") else None
     for name in names:
@@ -272,7 +273,7 @@ def _judged_reasoning(
 def _part(
     chunk: Mapping[str, Any], choice: Mapping[str, Any], names: Sequence[str], logprobs: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the chunk with a delta that has only the fields ``names``, and the choice of that chunk."""
+    """Return the chunk with only the fields ``names`` in its delta, and that chunk's choice."""
     said = {name: choice["delta"][name] for name in names}
     alone = {**choice, "delta": said, "finish_reason": None}
     if "logprobs" in choice:

@@ -249,7 +249,7 @@ def known_error(error: Any, fields: KnownFields) -> Any:
 
 
 def rebuild_completion(completion: Mapping[str, Any], fields: KnownFields) -> dict[str, Any]:
-    """Rebuild a whole completion from its known fields. Its messages keep their annotations. These are read, but not
+    """Rebuild a whole completion from its known fields. Its messages keep their annotations, which are read but not
     forwarded."""
     given = dict(completion)
     choices = given.pop("choices", None)
@@ -311,7 +311,7 @@ def _drop(choice: dict[str, Any], name: str, fields: KnownFields) -> bool:
 
 
 def _unjudged_reasoning(said: Mapping[str, Any]) -> list[str]:
-    """Return the fields whose reasoning isn't judged. They aren't text, or they repeat the reasoning under another
+    """Return the fields whose reasoning isn't judged, because they aren't text or repeat the reasoning under another
     name."""
     given = [name for name in BY_KIND[REASONING] if said.get(name)]
     judged = next((name for name in given if isinstance(said[name], str)), None)
@@ -327,8 +327,8 @@ def _begins_call(call: Any) -> bool:
 def spelled_logprobs(
     logprobs: Mapping[str, Any], message: Mapping[str, Any], fields: KnownFields
 ) -> dict[str, Any] | None:
-    """Return the ``logprobs`` if their tokens spell the text of ``message``, and otherwise None. Alternative tokens
-    contain other text, so they are removed.
+    """Return the ``logprobs`` if their tokens spell the text of ``message``, otherwise None. Alternative tokens contain
+    other text, so they are removed.
     """
     texts = {"content": _text(message.get("content")), "refusal": _text(message.get("refusal"))}
     kept: dict[str, Any] = {}
@@ -360,7 +360,7 @@ def _without_padding(data: bytes) -> bytes:
 
 
 def _is_plain(choices: Sequence[Any] | None) -> bool:
-    """Return whether ``choices`` contains a piece of text and nothing else. This is the case for most chunks."""
+    """Return whether ``choices`` contains a piece of text and nothing else, as in most chunks."""
     if type(choices) is not list or len(choices) != 1:
         return False
     choice = choices[0]

@@ -71,8 +71,8 @@ class CompletionsAdapter:
         return "\n".join([*texts, suffix] if isinstance(suffix, str) else texts)
 
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-        """Return a copy of the body with the documents before the prompt. If there are several prompts, they are added
-        to each. ``where`` makes no difference."""
+        """Return a copy of the body with the documents before the prompt. If there are several prompts, the documents
+        are added to each. ``where`` makes no difference."""
         block = f"{documents_block(chunks)}\n\n"
         prompts = [f"{block}{text}" for text in read_prompts(body.get("prompt"))]
         if self._prompts.texts:

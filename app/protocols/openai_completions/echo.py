@@ -1,4 +1,4 @@
-"""Handles ``echo``, an option with which a plain completion repeats the prompt before its text."""
+"""Handles ``echo``, an option that makes a plain completion repeat the prompt before its text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +38,8 @@ class Echo:
         return piece if len(pieces) == 1 else _merged(pieces)
 
     def take(self, text: str) -> tuple[int, int]:
-        """Process the next ``text``. Return two lengths: that of its hidden part, and that of the part that repeats the
-        prompt. The hidden part is included in the second length."""
+        """Process the next ``text``. Return the length of its hidden part, and the length of the part that repeats the
+        prompt, which includes the hidden part."""
         repeated = min(len(text), len(self.left))
         if text[:repeated] != self.left[:repeated]:
             # The text differs from the prompt, so the upstream doesn't repeat the prompt.

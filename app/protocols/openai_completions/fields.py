@@ -57,8 +57,8 @@ def index_of(choice: Mapping[str, Any], otherwise: int) -> int:
 
 
 def indices_of(choices: Sequence[Any]) -> Sequence[int]:
-    """Return the index of each choice of a whole reply. If the indices aren't the numbers from 0 without gaps,
-    positions are used instead."""
+    """Return the index of each choice of a whole reply. If the indices aren't consecutive numbers from 0, use positions
+    instead."""
     places = list(range(len(choices)))
     said = [index_of(choice, -1) if isinstance(choice, dict) else -1 for choice in choices]
     return said if sorted(said) == places else places

@@ -1,5 +1,5 @@
-"""The protocol adapter of the Responses API. Each request needs a new adapter, because it keeps the state of the
-reply."""
+"""The protocol adapter of the Responses API. An adapter keeps the state of the reply, so each request needs a new
+one."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any

@@ -58,9 +58,9 @@ _REASONS = {"max_output_tokens": "length"}
 """Maps the reason why a response is incomplete to the equivalent finish reason in Chat Completions."""
 
 _UNCHECKED = {"response.refusal.": "refusal", "response.reasoning": "reasoning", "response.audio.": "audio"}
-"""Maps prefixes of the names of events without reply text to the kind of content of these events."""
+"""For events without reply text, maps prefixes of their names to their kind of content."""
 _CALL_EVENTS = ("_call", "mcp_")
-"""Substrings of the names of tool call events."""
+"""Substrings in the names of tool call events."""
 _PARTS = {"output_audio": "audio", "reasoning_text": "reasoning"}
 """Maps the types of content parts to the names of their content."""
 
@@ -342,13 +342,13 @@ class ResponseDecoder:
 
 
 def _content_of(part: Mapping[str, Any]) -> str:
-    """Return the name of the content of a part that isn't text."""
+    """Return the name for the content of a part that isn't text."""
     kind = str(part.get("type"))
     return _PARTS.get(kind, kind)
 
 
 def _is_name(text: str) -> bool:
-    """Return whether ``text`` has the form of a name. Any other text may contain a statement."""
+    """Return whether ``text`` looks like a name. Any other text may contain a statement."""
     return bool(text) and identifier(text) is not UNFIT
 
 

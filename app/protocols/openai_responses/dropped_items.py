@@ -16,7 +16,7 @@ from app.protocols.openai_responses.event_types import (
 from app.protocols.openai_responses.fields import CALLS
 
 _OF_CALLS = ("_call", "mcp_", "tool_")
-"""Substrings of the names of tool call events."""
+"""Substrings in the names of tool call events."""
 
 
 class DroppedItems:

@@ -27,8 +27,8 @@ from app.protocols.openai_responses.text_parts import TextParts
 
 @dataclass(slots=True, kw_only=True)
 class EmittedText:
-    """The released text of a text part. ``waiting`` contains upstream annotations. At the end of the part, it is
-    decided which of them are sent."""
+    """The released text of a text part. ``waiting`` contains upstream annotations. Which of them are sent is decided at
+    the end of the part."""
 
     texts: list[str] = field(default_factory=list)
     tokens: list[Mapping[str, Any]] = field(default_factory=list)
@@ -105,8 +105,8 @@ class EmittedState:
         return {**given, "content": [self._content((index, i), given, part) for i, part in enumerate(given["content"])]}
 
     def valid(self, part: TextPart, annotations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the upstream's annotations whose positions are still correct. These are the annotations before the
-        first change of the text."""
+        """Return the upstream's annotations whose positions are still correct, that is, those before the first change
+        to the text."""
         kept = _shared(part.text, self.sent(part.choice).text)
         return [annotation for annotation in annotations if _reach(annotation) <= kept]
 
@@ -205,6 +205,6 @@ def _shared(one: str, other: str) -> int:
 
 
 def _reach(annotation: Mapping[str, Any]) -> int:
-    """Return the position at which the text that an annotation refers to ends."""
+    """Return the end position of the text that an annotation refers to."""
     places = [annotation.get(name) for name in ("end_index", "start_index", "index")]
     return max((place for place in places if isinstance(place, int)), default=0)

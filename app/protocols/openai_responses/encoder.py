@@ -1,6 +1,6 @@
-"""Encodes outputs as events of the Responses API, with the findings in the format of the API. Events are forwarded
-unchanged until the gateway inserts its first event. After that, every event is renumbered, and in events that repeat
-text, the text is replaced by the delivered text."""
+"""Encodes outputs as events of the Responses API, with the findings in the API's format. Events are forwarded unchanged
+until the gateway inserts its first event. After that, every event is renumbered, and in events that repeat text, the
+text is replaced by the delivered text."""
 
 import re
 import uuid
@@ -169,7 +169,7 @@ class ResponseEncoder:
         return self._frames.emit(event)
 
     def _located(self, claims: Iterable[Mapping[str, Any]], part: TextPart) -> list[dict[str, Any]]:
-        """Return the claims. Each names the part of the output that its span refers to."""
+        """Return the claims, each with the part of the output that its span refers to."""
         output_index, content_index = self._frames.item(part.place[0]), part.place[1]
         return [{**claim, "output_index": output_index, "content_index": content_index} for claim in claims]
 
@@ -288,7 +288,7 @@ class ResponseEncoder:
         if not self._summaries:
             return response
         unchecked: Collection[str] = self._reader.texts.unchecked
-        if self._blocked:  # only unjudged items that were sent before the block count
+        if self._blocked:  # only unjudged items that were sent before blocking count
             kinds = {str(item.get("type")) for _, item in objects_in(response.get("output"))}
             left = kinds | ({"tool_calls"} if any(kind.endswith("_call") for kind in kinds) else set())
             unchecked = left.intersection(unchecked)
@@ -318,7 +318,7 @@ _BARE: Mapping[str, Any] = {"object": "response", "error": None, "metadata": {}}
 
 
 def _with_text(response: dict[str, Any]) -> dict[str, Any]:
-    """If the upstream repeats the whole output text in ``output_text``, replace it by the delivered text."""
+    """If the upstream repeats the whole output text in ``output_text``, replace it with the delivered text."""
     if not isinstance(response.get("output_text"), str):
         return response
     contents = [part for _, item in objects_in(response["output"]) for _, part in objects_in(item.get("content"))]
@@ -326,7 +326,7 @@ def _with_text(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _word(value: Any) -> str | None:
-    """Return ``value`` if it is a single word, and otherwise None."""
+    """Return ``value`` if it is a single word, otherwise None."""
     return value if isinstance(value, str) and not re.search(r"\s", value) else None
 
 

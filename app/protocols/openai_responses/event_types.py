@@ -42,7 +42,7 @@ class TextPart:
     received: list[str] = field(default_factory=list)
     closed: bool = False
     annotations: list[Mapping[str, Any]] = field(default_factory=list)
-    """The citations of the part that were reported so far, without duplicates."""
+    """The part's citations reported so far, without duplicates."""
 
     @property
     def text(self) -> str:
@@ -50,7 +50,7 @@ class TextPart:
 
     @property
     def position(self) -> dict[str, Any]:
-        """The fields by which an event names its part."""
+        """The fields with which an event identifies its part."""
         output_index, content_index = self.place
         return {"item_id": self.item_id, "output_index": output_index, "content_index": content_index}
 
@@ -73,7 +73,7 @@ def place_of(event: Mapping[str, Any]) -> Place:
 
 
 def object_of(value: Any) -> dict[str, Any]:
-    """Return ``value`` if it is an object, and otherwise an empty object."""
+    """Return ``value`` if it is an object, otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 
@@ -84,7 +84,7 @@ def objects_in(value: Any) -> list[tuple[int, dict[str, Any]]]:
 
 
 def is_text(part: Mapping[str, Any]) -> bool:
-    """Return whether a content part is text of the reply."""
+    """Return whether a content part is reply text."""
     return part.get("type") in ("output_text", "text")
 
 
@@ -108,8 +108,8 @@ _NOT_GENERATED = frozenset({"output", "outputs", "results", "tools"})
 
 
 class OtherContent:
-    """Measures the generated content of a response that isn't text of the reply. Complete items repeat the content of
-    their deltas, which is counted only once. Without ``refusals``, refusals are text of the reply."""
+    """Measures the generated content of a response that isn't reply text. Complete items repeat the content of their
+    deltas, which is counted only once. Without ``refusals``, refusals count as reply text."""
 
     def __init__(self, *, refusals: bool) -> None:
         self._refusals = refusals

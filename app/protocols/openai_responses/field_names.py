@@ -26,7 +26,7 @@ EVENT_FIELDS: Mapping[str, frozenset[str]] = {
     TEXT_DONE: _PART | {"text", "logprobs"},
     ANNOTATION: _PART | {"annotation", "annotation_index"},
 }
-"""The events that can contain text of the reply, with their fields."""
+"""The events that can contain reply text, with their fields."""
 
 _CALLS = {
     "code_interpreter_call": "in_progress interpreting completed",

@@ -128,5 +128,5 @@ def _fits(name: str, value: Any) -> bool:
 
 
 def _worded(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return ``found``. If the field ``name`` is not a string, it is replaced by an empty string."""
+    """Return ``found``, with the field ``name`` set to an empty string if it is not a string."""
     return found if isinstance(found.get(name, ""), str) else {**found, name: ""}

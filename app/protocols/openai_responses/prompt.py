@@ -52,7 +52,7 @@ def _before(block: str, content: Any) -> Any:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts in a string, in items, or in content parts. Tool results are texts too."""
+    """Yield each text in a string, in items, or in content parts. Tool results count too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

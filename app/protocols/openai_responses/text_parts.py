@@ -26,8 +26,8 @@ _TOOLS = frozenset(
 
 
 class TextParts:
-    """The text parts of one reply. ``parts`` contains them in order of arrival. ``unchecked`` names content of the
-    reply that is not text. The iterators that methods return yield parts for the pipeline."""
+    """The text parts of one reply. ``parts`` contains them in order of arrival. ``unchecked`` names reply content that
+    is not text. The iterators that methods return yield parts for the pipeline."""
 
     def __init__(self) -> None:
         self.parts: list[TextPart] = []
@@ -92,7 +92,7 @@ class TextParts:
         yield from cited_in(new, part.choice)
 
     def end(self, part: TextPart, text: str, event: Event, reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
-        """End a part whose complete text is ``text``. ``cut`` means that the text stops in mid-sentence."""
+        """End a part whose complete text is ``text``. ``cut`` means that the text stops mid-sentence."""
         if part.closed:
             return
         yield from self.reach(part, text, event)
@@ -125,7 +125,7 @@ class TextParts:
 
     def _marks(self, choice: int) -> Iterator[Passthrough]:
         """Report the names of unchecked content. They are not reported earlier, because a report opens its choice, and
-        a choice doesn't use evidence that arrives after it was opened."""
+        a choice ignores evidence that arrives after it was opened."""
         return (Passthrough(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
 
 

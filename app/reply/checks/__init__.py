@@ -1,1 +1,1 @@
-"""Checks of a reply, some of which run at its end and others while it is delivered."""
+"""Checks on a reply. Some run at its end, others while it is delivered."""

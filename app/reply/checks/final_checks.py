@@ -20,10 +20,13 @@ _log = structlog.stdlib.get_logger(__name__)
 class WholeReply:
     """The whole reply of a choice: the text that the client receives, and the claims judged in it.
 
-    ``chunks`` contains the kept documents. ``settings`` contains the combined settings of the policies in scope.
-    ``earlier`` contains the claims of earlier replies in the run, oldest first. ``citations`` contains the citations in
-    the text. ``citation_checker`` creates a judge that compares claims with the documents that they cite, if there is
-    one. ``question`` is the user's question. ``record`` is called with each call to a paid judge.
+    - ``chunks``: the kept documents.
+    - ``settings``: the combined settings of the policies in scope.
+    - ``earlier``: the claims of earlier replies in the run, oldest first.
+    - ``citations``: the citations in the text.
+    - ``citation_checker``: creates a judge that compares claims with the documents that they cite, if there is one.
+    - ``question``: the user's question.
+    - ``record``: called with each call to a paid judge.
     """
 
     text: str

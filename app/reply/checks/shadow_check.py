@@ -1,4 +1,4 @@
-"""Judges a reply that is forwarded unchanged, for shadow policies. Only the log event of the request waits for the
+"""Judges a reply that is forwarded unchanged, for shadow policies. Only the request's log event waits for the
 result."""
 
 import asyncio
@@ -32,7 +32,7 @@ class _HeardChoice:
     verdicts: list[asyncio.Task[SentenceVerdict]] = field(default_factory=list)
 
     def answer(self, part: TextDelta) -> str:
-        """Return the text that is by now known to be reasoning or answer. Reasoning is replaced by line breaks."""
+        """Return the text that is now known to be reasoning or answer, with the reasoning replaced with line breaks."""
         if self.inline is None or self.inline.over:
             return part.text
         return "".join(map(blanked, self.inline.take(part)))
@@ -43,7 +43,7 @@ class _HeardChoice:
 
 
 class ShadowCheck:
-    """Judges one reply. ``open_check`` starts the check of the choice at an index. ``names`` contains the names of the
+    """Judges one reply. ``open_check`` starts the check for the choice at an index. ``names`` contains the names of the
     kept documents. ``judges_reasoning`` means that reasoning in the text is judged like the answer.
     """
 

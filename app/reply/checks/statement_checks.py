@@ -1,6 +1,5 @@
-"""Final checks of the statements in a reply. They check whether statements contradict each other, are supported by the
-documents that they cite, and answer the question.
-"""
+"""Final checks of the statements in a reply: whether they contradict each other, are supported by the documents that
+they cite, and answer the question."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ _log = structlog.stdlib.get_logger(__name__)
 _MOST_CITED = 32
 """The maximum number of claims that are compared with the documents that they cite."""
 _MOST_NAMED = 8
-"""If several documents have the cited name, the maximum number of them that a claim is compared with."""
+"""The maximum number of documents that a claim is compared with if several have the cited name."""
 
 
 def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:

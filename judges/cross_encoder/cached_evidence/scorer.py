@@ -1,8 +1,10 @@
-"""A cross-encoder that caches evidence. Evidence tokens do not attend to the claim, so a window's states are computed
-once and kept. The model is exported as two ONNX graphs (see ``judges.training.shipping.onnx_export``). One computes a
-window's keys and values in every layer. The other reads a claim against the keys and values of several windows,
-separately and together, in one pass. For each claim, only the claim's own tokens are then computed, so judging a
-sentence takes a fraction of the time that a plain cross-encoder needs.
+"""A cross-encoder that caches evidence.
+
+Evidence tokens do not attend to the claim, so a window's states are computed once and kept. The model is exported as
+two ONNX graphs (see ``judges.training.shipping.onnx_export``). One computes a window's keys and values in every layer.
+The other reads a claim against the keys and values of several windows, separately and together, in one pass. So for
+each claim, only the claim's own tokens are computed, and judging a sentence takes a fraction of the time that a plain
+cross-encoder needs.
 """
 
 import asyncio
@@ -40,8 +42,8 @@ _SPECIALS_OF_CLAIM: Final = 2
 _READS: Final = "reads"
 
 _STATES_BYTES: Final = 128 * 1024 * 1024
-"""The size of the cache, which holds about 160 windows: the documents for 16 replies with five documents each. The
-windows for the next reply must not evict those still needed for the current one."""
+"""The size of the cache, enough for about 160 windows: those of 16 replies with five documents each. The windows for
+the next reply must not evict those still needed for the current one."""
 
 Half = npt.NDArray[np.float16]
 States = tuple[Half, ...]
@@ -161,7 +163,7 @@ class CachedEvidenceScorer:
         the same pass. Raises JudgeError.
 
         Each pair is run separately. In a batch, its scores would depend on the other pairs, because a quantised layer
-        scales its inputs by the largest value in all rows.
+        scales its inputs by the largest value in the batch.
         """
         model = self._loaded()
         queries = [_Query(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
@@ -289,9 +291,8 @@ class CachedEvidenceScorer:
 
 def _options() -> onnxruntime.SessionOptions:
     """Build session options with one core per inference, because several inferences run in parallel. ONNX Runtime's
-    memory arena is disabled, so that inferences return their memory (100 MB for two encoders). They are not slower
-    without it.
-    """
+    memory arena is disabled, so that inferences return their memory (100 MB for two encoders). They are no slower
+    without it."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

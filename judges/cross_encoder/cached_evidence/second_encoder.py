@@ -27,7 +27,7 @@ class SecondEncoderScorer(ScorerWrapper):
 
     @property
     def name(self) -> str:
-        """The name of the first encoder and, once loaded, the first digits of the second one's SHA-256."""
+        """The first encoder's name and, once loaded, the first digits of the second encoder's SHA-256."""
         _, loaded, digest = self._second.name.rpartition("@")
         return f"{super().name}+{digest}" if loaded else super().name
 

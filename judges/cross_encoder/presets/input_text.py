@@ -11,7 +11,7 @@ Pair = tuple[str, str]
 
 
 class TextSafety:
-    """Removes the tokenizer's special tokens from texts. A document with ``</s>`` or ``[SEP]`` could otherwise end the
+    """Removes the tokenizer's special tokens from texts. Otherwise, a document with ``</s>`` or ``[SEP]`` could end the
     evidence and add a claim."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -44,8 +44,7 @@ class TextInputs:
     Args:
         tokenizer: the model's tokenizer.
         template: the text, with the slots of ``TextTemplate``.
-        limit: maximum input length in tokens. If a pair exceeds it, the evidence is shortened and the claim stays
-            whole.
+        limit: maximum input length in tokens. If a pair exceeds it, only the evidence is shortened.
     """
 
     def __init__(self, tokenizer: Any, template: str, limit: int) -> None:

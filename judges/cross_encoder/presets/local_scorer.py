@@ -46,10 +46,10 @@ class LocalScorer(ThreadedScorer):
 
     Args:
         preset: the preset to load. Its kind must be one of ``LOCAL_KINDS``.
-        options: ``model`` (a Hub id or folder that replaces the preset's), ``base`` (likewise), ``revision`` (the
-            model's revision on the Hub), ``device`` (a torch device), ``dtype`` (float32, float16 or bfloat16),
-            ``languages`` (two-letter codes), ``trust_remote_code`` (true or false). Raises ValueError for an invalid
-            value.
+        options: ``model`` (a Hub id or folder that replaces the preset's), ``base`` (likewise for the base model),
+            ``revision`` (the model's revision on the Hub), ``device`` (a torch device), ``dtype`` (float32, float16 or
+            bfloat16), ``languages`` (two-letter codes), ``trust_remote_code`` (true or false). Raises ValueError for an
+            invalid value.
         threads: number of torch threads for the whole process; 0 means torch's default of one per core.
     """
 
@@ -163,7 +163,7 @@ class LocalScorer(ThreadedScorer):
         return [scores[place] for place in range(len(pairs))]
 
     def _batches(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[int]]:
-        """Yield the positions of pairs of similar length, so that there is little padding."""
+        """Yield batches of the positions of pairs of similar length, to keep padding small."""
         lengths = [self._count(evidence) + self._count(claim) for evidence, claim in pairs]
         batch: list[int] = []
         for place in sorted(range(len(pairs)), key=lengths.__getitem__):

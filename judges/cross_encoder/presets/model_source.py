@@ -1,4 +1,5 @@
-"""Locates a preset's model and loads its parts. Needs torch and transformers, which are imported when they are used."""
+"""Locates a preset's model and loads its parts. Needs torch and transformers, which are imported only when they are
+used."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,8 @@ class ModelSource:
         return f"; {self.model!r} is looked up on the Hugging Face Hub: for a copy on disk, set model=/path/to/folder"
 
     def check_folders(self) -> None:
-        """Raise JudgeUnavailableError if the path of the model or of its base doesn't exist or isn't a model."""
+        """Raise JudgeUnavailableError if the path of the model or of its base doesn't exist or doesn't contain a
+        model."""
         check_folder(self.model, needed="" if self.preset.base else CONFIG)
         if self.preset.base:
             check_folder(self.base, needed=CONFIG)
@@ -46,7 +48,7 @@ class ModelSource:
             revision=self.revision,
             trust_remote_code=self.trust_remote_code,
             dtype=self.dtype,
-            # Pickled weights, which some of these models have, are read without running code.
+            # Some of these models have pickled weights, which are read without running any code in them.
             weights_only=True,
             output_loading_info=True,
             **options,

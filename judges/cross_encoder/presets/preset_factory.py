@@ -1,4 +1,4 @@
-"""Creates the scorer for a preset's name, using the adapter for its kind."""
+"""Creates the scorer for a preset, given by name, with the adapter for its kind."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -25,7 +25,7 @@ _OPENERS: Final[Mapping[str, tuple[Opener, frozenset[str]]]] = {
     **{kind: (_open_local, _LOCAL_OPTIONS) for kind in LOCAL_KINDS},
     **{kind: (_open_service, options) for kind, options in SERVICE_OPTIONS.items()},
 }
-"""Maps each kind to its adapter and the options that it takes."""
+"""Maps each kind to its adapter and the adapter's options."""
 
 
 def open_preset(name: str, options: Mapping[str, str], access: ServiceAccess, *, threads: int = 0) -> PairScorer:

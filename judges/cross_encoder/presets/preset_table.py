@@ -37,7 +37,7 @@ class PresetWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A judge that can be selected by name.
 
-    ``kind`` selects the adapter. ``form`` is read by that adapter only and documented in the table's files.
+    ``kind`` selects the adapter. ``form`` is read only by that adapter and is documented in the table's files.
     """
 
     name: str
@@ -93,7 +93,7 @@ def presets() -> Mapping[str, Preset]:
 
 
 def find_preset(name: str) -> Preset:
-    """Return the preset ``name``. If there is none, raises a ValueError that suggests a similar name."""
+    """Return the preset ``name``. If there is none, raise a ValueError that suggests a similar name."""
     table = presets()
     if name in table:
         return table[name]

@@ -22,7 +22,8 @@ KEY_SETTINGS: Final[Mapping[str, str]] = {
     "bedrock": "GROUNDLANE_BEDROCK_API_KEY",
     HTTP_KEY: "GROUNDLANE_JUDGE_API_KEY",
 }
-"""Maps each key's name to the setting that holds the key. A secret in the database has the same name as the key."""
+"""Maps each key's name to the setting that holds the key. A key stored as a secret in the database has the same
+name."""
 
 _CONCURRENCY: Final = 8
 _MAX_CONCURRENCY: Final = 1_000

@@ -88,7 +88,7 @@ def load_token_chooser(source: ModelSource) -> TokenChooser:
 
 def load_first_token_classifier(source: ModelSource) -> FirstTokenClassifier:
     """Load a preset of the kind "t5-first". The model's repository wraps transformers' T5ForTokenClassification in
-    another class. That class isn't needed, because the prefix that it adds to the names of the weights is removed.
+    another class. That class isn't needed: it only adds a prefix to the names of the weights, which is removed here.
 
     Raises JudgeUnavailableError or any error from the libraries.
     """

@@ -2,9 +2,9 @@
 
 ``POST /judge`` takes pairs and returns three probabilities for each. ``GET /info`` describes the judge. ``GET
 /tokenizer`` returns the tokenizer that the judge counts tokens with. A judge that fuses windows (reads a claim's
-windows in one pass) receives them as separate texts and scores each of them, just as it does in process. Verdicts are
-therefore the same wherever the judge runs. A cascade reports which of its judges gave a score, a judge with two
-encoders reports the probabilities of both, and a judge that calls a service reports the cost of the calls.
+windows in one pass) receives them as separate texts and scores each of them, as it does in process, so verdicts are the
+same wherever the judge runs. A cascade reports which of its judges gave a score, a judge with two encoders reports the
+probabilities of both, and a judge that calls a service reports the cost of the calls.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +30,7 @@ PROTOCOL: Final = "groundlane-judge/1"
 _MAX_PARTS = 256
 """Maximum number of windows that a claim may be judged against at once."""
 _MAX_USAGE: Final = 10**9
-"""A judge that reports more tokens, milliseconds or dollars than this for one call is wrong."""
+"""Maximum number of tokens, milliseconds or dollars for one call; a judge that reports more is wrong."""
 _NAMES: Final = ("entailed", "neutral", "contradicted")
 
 Pair = tuple[str, str]
@@ -214,7 +214,7 @@ def info_response(
 
 
 def parse_judge_request(body: Any, *, batch: int) -> list[Pair]:
-    """Parse the pairs in the body of ``POST /judge``. If the body is invalid, raises a ValueError that names the
+    """Parse the pairs in the body of ``POST /judge``. If the body is invalid, raise a ValueError that names the
     field."""
     rows = body.get("pairs") if isinstance(body, dict) else None
     if not isinstance(rows, list):

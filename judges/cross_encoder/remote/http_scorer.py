@@ -83,7 +83,7 @@ class HttpScorer:
         self._tokenizer_digest: str | None = None
         self._closed = False
         self.pairs_cut = 0
-        """Number of pairs that the server has truncated, because they exceed the model's limit by our count."""
+        """Number of pairs that exceed the model's limit by our count, so that the server has truncated them."""
 
     @property
     def name(self) -> str:
@@ -101,7 +101,7 @@ class HttpScorer:
 
     @property
     def fuses(self) -> bool:
-        """Whether a claim with several windows takes little longer than a claim with one."""
+        """Whether a claim with several windows takes barely longer than a claim with one."""
         return self._server is not None and self._server.fuses
 
     @property
@@ -131,7 +131,7 @@ class HttpScorer:
         return sum(map(self._count, text.parts)) if isinstance(text, EvidenceWindows) else self._count(text)
 
     async def start(self) -> None:
-        """Connect, and detect the server's protocol. Idempotent.
+        """Connect and detect the server's protocol. Idempotent.
 
         Raises JudgeUnreachableError if the server does not answer (which may be temporary) and JudgeUnavailableError if
         it cannot be used.
@@ -209,7 +209,7 @@ class HttpScorer:
                 self._observe(call)
 
     async def _reconnect(self, client: JsonClient, known: JudgeServerProtocol) -> None:
-        """Switch to the new model after the server has changed its model."""
+        """Switch to the new model after the server has changed models."""
         async with self._start_lock:
             if self._server is not known:
                 return
@@ -256,7 +256,7 @@ def _target(url: str, options: Mapping[str, str]) -> JudgeEndpoint:
     if not path:
         folder = parts.path.rstrip("/")
     if kind != "groundlane" and path != "/judge":
-        folder = folder.removesuffix("/v1")  # users paste an OpenAI base URL, but vLLM's /classify is not below /v1
+        folder = folder.removesuffix("/v1")  # users paste an OpenAI base URL, but vLLM's /classify isn't under /v1
     return JudgeEndpoint(
         base=f"{parts.scheme}://{parts.netloc}{folder}",
         kind=kind,

@@ -17,8 +17,7 @@ _FIRST_BACKOFF_S = 0.05
 """Pause before the first retry; it doubles each time."""
 _MAX_BACKOFF_S = 1.0
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-"""Errors for a lost connection. They are worth one retry, because the server may have closed the connection while it
-was idle."""
+"""Errors for a lost connection. They are worth one retry, because the server may have closed an idle connection."""
 
 
 class StatusError(JudgeError):
@@ -32,13 +31,13 @@ class StatusError(JudgeError):
 class JsonClient:
     """A connection pool to one server. Redirects are not followed, and proxies set in the environment are not used.
 
-    ``post`` can retry for as long as the caller allows, for instance while a replica is replaced. Once retries have
-    failed, later requests are not retried until one succeeds, so that only one caller waits for a server that is down.
+    ``post`` can retry for as long as the caller allows, for instance while a replica is being replaced. Once retries
+    have failed, later requests are not retried until one succeeds, so only one caller waits for a server that is down.
 
     Args:
         base: the server's base URL.
         api_key: sent as a bearer token. It never appears in a message.
-        timeout_s: time limit for each wait on the server.
+        timeout_s: time limit each time the client waits for the server.
         connections: maximum number of connections.
         transport: replaces the network in tests.
     """
@@ -163,7 +162,7 @@ def _parse(body: bytes, path: str) -> Any:
 
 
 def _refusal(status: int, path: str) -> JudgeError:
-    # The response body may repeat texts from the request, and messages are logged.
+    # The response body is left out, because it may repeat texts from the request, and messages are logged.
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return JudgeUnavailableError(f"{path}: API key rejected ({status}); check GROUNDLANE_JUDGE_API_KEY")
     if status == HTTPStatus.TOO_MANY_REQUESTS:

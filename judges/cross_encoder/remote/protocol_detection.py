@@ -35,8 +35,8 @@ _EXAMPLES = (
     ("All trains to the coast are cancelled today.", "Trains to the coast run as usual today."),
     ("All trains to the coast are cancelled today.", "The driver of the bus is called Martin."),
 )
-"""Examples of an entailed, a contradicted and an unrelated claim, in turn. A server's scores for these examples show
-how to interpret its scores in general."""
+"""Examples of an entailed, a contradicted and an unrelated claim, in that order. A server's scores for them show how to
+interpret its scores in general."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class JudgeEndpoint:
 async def connect(client: JsonClient, target: JudgeEndpoint) -> JudgeServerProtocol:
     """Detect the protocol of the server at ``target``.
 
-    Raises JudgeUnreachableError if it does not respond, which may be temporary, and JudgeUnavailableError if it cannot
-    judge.
+    Raises JudgeUnreachableError if the server does not respond, which may be temporary, and JudgeUnavailableError if it
+    cannot judge.
     """
     kind = target.kind or _BY_PATH.get(target.path, "")
     try:
@@ -118,8 +118,8 @@ async def _classifies(client: JsonClient, model: str) -> bool:
 
 
 async def _score(client: JsonClient, model: str, max_tokens: int) -> VllmScoreProtocol:
-    """Build the protocol for ``/score``. A model whose config has no activation returns logits. They can only be
-    recognised by their range."""
+    """Build the protocol for ``/score``. A model whose config has no activation returns logits, which can be recognised
+    only by their range."""
     asked = VllmScoreProtocol(model=model, max_tokens=max_tokens)
     scores = asked.scores(await client.post(asked.path, asked.request_body(_EXAMPLES)), len(_EXAMPLES))
     return VllmScoreProtocol(

@@ -21,21 +21,21 @@ def positive_integer(info: Mapping[str, Any], name: str) -> int:
 
 
 def list_of(rows: Any, count: int) -> list[Any]:
-    """Return ``rows`` if it is a list of ``count`` items. Raises JudgeError."""
+    """Return ``rows`` if it is a list of ``count`` items; otherwise, raise JudgeError."""
     if not isinstance(rows, list) or len(rows) != count:
         raise JudgeError(f"the response does not have {count} results")
     return rows
 
 
 def objects(rows: Any) -> list[Mapping[str, Any]]:
-    """Return ``rows`` if it is a list of JSON objects. Raises JudgeError."""
+    """Return ``rows`` if it is a list of JSON objects; otherwise, raise JudgeError."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise JudgeError("the response is not a list of objects")
     return rows
 
 
 def number(value: Any) -> float:
-    """Return ``value`` if it is a finite number. Raises JudgeError."""
+    """Return ``value`` if it is a finite number; otherwise, raise JudgeError."""
     most = sys.float_info.max
     if isinstance(value, bool) or not isinstance(value, int | float) or not -most <= value <= most:
         raise JudgeError("the response has a value that is not a number")
@@ -43,7 +43,7 @@ def number(value: Any) -> float:
 
 
 def probability(value: Any) -> float:
-    """Return ``value`` if it is a number from 0 to 1. Raises JudgeError."""
+    """Return ``value`` if it is a number from 0 to 1; otherwise, raise JudgeError."""
     found = number(value)
     if not -_TOLERANCE <= found <= 1.0 + _TOLERANCE:
         raise JudgeError("the response has a probability outside 0 to 1")
@@ -51,7 +51,7 @@ def probability(value: Any) -> float:
 
 
 def distribution(values: Sequence[Any]) -> list[float]:
-    """Return ``values`` if they are probabilities that sum to 1. Raises JudgeError."""
+    """Return ``values`` if they are probabilities that sum to 1; otherwise, raise JudgeError."""
     found = [probability(value) for value in values]
     if abs(sum(found) - 1.0) > _SUM_TOLERANCE:
         raise JudgeError("the probabilities of a pair do not sum to 1")

@@ -161,7 +161,7 @@ class VllmScoreProtocol:
 class VllmClassifyProtocol:
     """vLLM, ``POST /classify``: returns the probabilities for one text, and the name of the most probable label.
     ``template`` turns a pair into one text. ``names`` are the labels in the order of the probabilities; the label in
-    each answer must match this order."""
+    each answer must be consistent with them."""
 
     model: str
     template: str
@@ -248,8 +248,8 @@ class LabelsSeen:
                 self.names[row.highest] = row.label
 
     def order(self) -> tuple[str, ...] | None:
-        """Return the label names in order, or None while more than one is unknown. If a single one is unknown, it is
-        called ``other``."""
+        """Return the label names in order, or None while more than one is unknown. If only one is unknown, it is called
+        ``other``."""
         missing = set(range(self.size)) - self.names.keys()
         if len(missing) > 1 or self.size < 2:
             return None

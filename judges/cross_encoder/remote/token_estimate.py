@@ -16,8 +16,8 @@ _PIECE = re.compile(
     r"|(?P<letters>[^\W\d_A-Za-z]+)|(?P<mark>\S)"
 )
 _CHARACTERS_PER_TOKEN = {"word": 4, "number": 2, "unspaced": 1, "letters": 2, "mark": 1}
-"""Assumed number of characters per token. It is lower than the average for common tokenizers, so that a text fits if
-its estimate fits."""
+"""Assumed number of characters per token. It is lower than the average for common tokenizers, so if the estimate is
+within the limit, so is the text."""
 
 
 def estimate_tokens(text: str) -> int:

@@ -70,9 +70,9 @@ def read_chat_answer(answer: Any) -> ChatAnswer:
 
 
 def word_probability(answer: ChatAnswer, word: str, other: str, *, normalised: bool) -> float:
-    """Return the probability that the answer is ``word`` rather than ``other``, ignoring case. It is taken from the
-    token of the answer's first word; tags don't count as words. If the server returns no log-probabilities, the result
-    is 1 or 0. ``normalised`` assumes that no third answer is possible.
+    """Return the probability that the answer is ``word`` rather than ``other``, ignoring case. It is the probability of
+    the answer's first word; tags don't count as words. If the server returns no log-probabilities, the result is 1 or
+    0. With ``normalised``, no third answer is assumed to be possible.
 
     Raises UnreadableAnswerError if the first word is neither, because the words may also occur in an explanation.
     """

@@ -34,8 +34,8 @@ def signed_headers(
     now: datetime,
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return ``headers`` with the date and the signature. ``url`` must be exactly the URL that is sent: with a
-    percent-encoded path and without a query. ``now`` is in UTC."""
+    """Return ``headers`` with the date and the signature. ``url`` must be exactly the URL that is sent, with a
+    percent-encoded path and no query. ``now`` is in UTC."""
     parts = urlsplit(url)
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     sent = {**(headers or {}), "host": parts.netloc, "x-amz-date": stamp}

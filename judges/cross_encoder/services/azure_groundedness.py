@@ -8,7 +8,7 @@ to 55,000. It returns ``ungroundedDetected``, ``ungroundedPercentage`` (the shar
 1) and ``ungroundedDetails``. The API is a preview and supports English.
 
 Microsoft has confirmed a bug (https://learn.microsoft.com/answers/questions/2238565): text of more than 750 characters
-is always reported as grounded. Claims above this length are therefore judged in parts.
+is always reported as grounded. Longer claims are therefore judged in parts.
 """
 
 import json
@@ -67,6 +67,6 @@ class AzureGroundednessService(PairService):
         if not answer["ungroundedDetected"]:
             return ServiceAnswer(score=entailment(1.0))
         ungrounded = probability(answer.get("ungroundedPercentage"), f"{self.name}: ungroundedPercentage")
-        # A claim is grounded as a whole or not at all, so if a part is reported as ungrounded, P(entailed) is below
-        # 0.5.
+        # A claim is grounded only if all of it is, so P(entailed) must be below 0.5 if any part is reported as
+        # ungrounded.
         return ServiceAnswer(score=entailment(min(0.49, 1.0 - ungrounded)))

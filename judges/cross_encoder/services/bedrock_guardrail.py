@@ -9,9 +9,9 @@ characters), ``query`` (1,000) and ``guard_content`` (5,000). It returns a ``sco
 
 A claim counts as supported if its score is at least the guardrail's own threshold, which is part of the response.
 
-The check also requires the user's question. Here each claim is judged separately, so a fixed question is sent, and only
-the score of the filter ``GROUNDING`` counts. The score of the filter ``RELEVANCE`` says how well the text answers the
-question; it is ignored.
+The check also requires the user's question. Since each claim is judged separately here, a fixed question is sent. Only
+the score of the filter ``GROUNDING`` counts; the score of ``RELEVANCE``, which says how well the text answers the
+question, is ignored.
 """
 
 import json

@@ -27,9 +27,8 @@ _TOP_LOGPROBS: Final = 5
 class ChatService(PairService):
     """Options: ``url``, the base URL of the API, such as ``http://vllm:8000/v1``; ``model``, the model's name on the
     server (default ``model``); ``prompt``, a file with the prompt (``generative_forms.PromptText``), for models that
-    use one; ``logprobs``, to be set to ``false`` for a server that rejects requests for log-probabilities. The key is
-    optional, because a self-hosted server may not need one.
-    """
+    use one; ``logprobs``, set to ``false`` for a server that rejects requests for log-probabilities. The key is
+    optional, because a self-hosted server may not need one."""
 
     OPTIONS = COMMON_OPTIONS | {"url", "model", "prompt", "logprobs"}
     max_claim_chars = 8_000

@@ -56,9 +56,8 @@ class PromptText:
         return cls(system=system.strip() if line else "", user=user.strip())
 
     def messages(self, evidence: str, claim: str) -> list[dict[str, str]]:
-        """Return the messages for a pair. Each text is on one line without special tokens, so it can't end its part of
-        the prompt.
-        """
+        """Return the messages for a pair. Each text is put on one line, without special tokens, so that it can't end
+        its part of the prompt."""
         texts = {"{document}": plain(evidence), "{claim}": plain(claim)}
         user = "".join(texts.get(part, part) for part in _PLACES.split(self.user))
         system = [{"role": "system", "content": self.system}] if self.system else []
@@ -151,8 +150,8 @@ class LynxForm:
     """Lynx: reasoning and a score, PASS or FAIL, in JSON.
 
     Source: https://huggingface.co/PatronusAI/Llama-3-Patronus-Lynx-8B-Instruct-v1.1 and
-    https://arxiv.org/abs/2407.08488. Lynx judges an answer to a question. Here each claim is judged separately, so a
-    fixed question is sent. The model writes hundreds of tokens of reasoning first, so it is too slow for streams.
+    https://arxiv.org/abs/2407.08488. Lynx judges an answer to a question. Since each claim is judged separately here, a
+    fixed question is sent. The model writes hundreds of tokens of reasoning first, which is too slow for streams.
     """
 
     prompt: PromptText = LYNX_PROMPT
@@ -173,5 +172,5 @@ class LynxForm:
             raise UnreadableAnswerError("the answer has two SCOREs")
         (word,) = words
         chosen = answer.probability_of(word)
-        # The model writes the likelier word, so PASS is never likelier than a FAIL that it has written.
+        # The model writes the likelier word, so if it has written FAIL, PASS can't be likelier.
         return chosen if word == "PASS" else min(chosen, 1.0 - chosen)

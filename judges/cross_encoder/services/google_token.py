@@ -1,4 +1,4 @@
-"""Gets Google Cloud access tokens with a service account's key.
+"""Obtains Google Cloud access tokens with a service account's key.
 
 A JSON Web Token signed with the account's private key (RS256) is exchanged for an access token at the account's
 ``token_uri``. The access token expires after ``expires_in`` seconds.
@@ -40,7 +40,7 @@ class GoogleToken:
         self._until = 0.0
 
     async def get(self, key: str, fetch: Fetch) -> str:
-        """Return an access token for ``key``: a service account's key in JSON, or an access token itself.
+        """Return an access token for ``key``, which is a service account's key in JSON or itself an access token.
 
         Raises JudgeError.
         """

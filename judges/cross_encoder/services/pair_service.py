@@ -13,12 +13,11 @@ from judges.protocols import JudgeError, JudgeUnavailableError, JudgeUnreachable
 from judges.types import Probabilities
 
 Key = Callable[[], str | None]
-"""Returns the service's key, or None. It is called for every request, so that a key can be added or changed at any
-time."""
+"""Returns the service's key, or None. Called for every request, so that a key can be added or changed at any time."""
 COMMON_OPTIONS: Final = frozenset({"languages", "price", "concurrency"})
 """Options that every service accepts."""
 _MAX_USAGE: Final = 10**9
-"""A service that reports more tokens or units than this for one request is wrong."""
+"""Maximum number of tokens or units for one request; a service that reports more is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +90,13 @@ class PairService(ABC):
 
     @property
     def fault(self) -> str | None:
-        """One line that says why the service cannot be called, and what to do about it; None if it can be called."""
+        """One line that says why the service cannot be called and what to do about it; None if it can be called."""
         return f"{self.name}: no key; {self.key_help}" if not self._key_source() else None
 
     @abstractmethod
     async def request(self, evidence: str, claim: str, fetch: Fetch) -> ServiceRequest:
-        """Build the request for a pair. Raises JudgeError if there is no key. ``fetch`` is for services whose key must
-        first be exchanged for a token.
-        """
+        """Build the request for a pair. Raises JudgeError if there is no key. ``fetch`` is for services that must first
+        exchange the key for a token."""
 
     @abstractmethod
     def parse(self, answer: Any, evidence: str) -> ServiceAnswer:

@@ -11,7 +11,8 @@ from judges.llm_types import LlmCall
 KeySource = Callable[[str], str | None]
 """Returns the key with the given name, or None. Must not block."""
 Cost = Callable[[str, int, int], float | None]
-"""Returns the cost in US dollars of a call, given the model and its prompt and completion tokens; None if unknown."""
+"""Returns the cost of a call in US dollars, given the model and the numbers of prompt and completion tokens; None if
+unknown."""
 
 HTTP_KEY: Final = "judge"
 """The name of the key for judge servers and generative models, which are often self-hosted."""

@@ -1,6 +1,5 @@
-"""Sends requests to a service. If a service is overloaded, waits for as long as the service asks. Retries after
-temporary failures, and stops calling a service that keeps failing.
-"""
+"""Sends requests to a service. Waits for as long as an overloaded service asks, retries after temporary failures, and
+stops calling a service that keeps failing."""
 
 import asyncio
 import json
@@ -82,7 +81,7 @@ class ServiceClient:
         return f"{self._service.name} failed {MAX_FAILURES} times in a row and is paused"
 
     def check(self) -> None:
-        """Raises JudgeUnavailableError while the circuit is open."""
+        """Raise JudgeUnavailableError if the circuit is open."""
         if (fault := self.fault) is not None:
             raise JudgeUnavailableError(fault)
 

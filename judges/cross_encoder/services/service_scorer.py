@@ -89,7 +89,7 @@ class ServiceScorer:
 
     @property
     def fuses(self) -> bool:
-        """Whether a claim is judged against several windows in one request."""
+        """Whether a claim is judged against several windows in a single request."""
         return self._service.attributes
 
     def count_tokens(self, text: str) -> int:

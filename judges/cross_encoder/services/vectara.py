@@ -5,7 +5,7 @@ Sources: Vectara's API reference (https://docs.vectara.com/docs/rest-api) and of
 
 The body of ``POST /v2/evaluate_factual_consistency`` has ``generated_text`` and ``source_texts``. The response has a
 ``score`` from 0 to 1, which is higher for more consistent texts. Status 422 means that the service does not support the
-text's language. The reference states no length limit, so we chose the limits here.
+text's language. The reference states no length limit; the limits here are our choice.
 """
 
 import json

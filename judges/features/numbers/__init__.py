@@ -1,7 +1,7 @@
-"""Extracts quantities, dates and identifiers from text, and compares those of a claim with those of its evidence.
+"""Extracts quantities, dates and identifiers from text, and compares those in a claim with those in its evidence.
 
-Only the value matters, not the form in which it is written: "$2.1 billion" equals "$2.1B", and "14 March 2024" equals
-"2024-03-14". Values are exact decimals. The time needed is proportional to the length of the text.
+Only the value matters, not how it is written: "$2.1 billion" equals "$2.1B", and "14 March 2024" equals "2024-03-14".
+Values are exact decimals. The time needed is proportional to the length of the text.
 """
 
 from judges.features.numbers.extraction import extract
@@ -46,6 +46,6 @@ def quantities(text: str) -> list[Quantity]:
 
 def compare(claim: str, evidence: str) -> QuantityComparison:
     """Compare each quantity in ``claim`` with ``evidence``. The evidence may agree, differ, or not mention the
-    quantity. It differs if it has another value for a quantity with the same kind, unit and counted noun, which is
-    apparently about the same thing."""
+    quantity. It differs if it has another value for what is apparently the same thing: a quantity with the same kind,
+    unit and counted noun."""
     return compare_quantities(quantities(claim), quantities(evidence))

@@ -31,7 +31,8 @@ _ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "le
 
 
 class Surroundings:
-    """Reads the tokens around a quantity. Offsets are token positions; a token outside the list is empty."""
+    """Reads the tokens around a quantity. Offsets are token positions. Positions outside the list have an empty
+    token."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
@@ -169,9 +170,8 @@ _AMOUNTS: Final = (
 
 
 def joined(tokens: Sequence[Token], found: Sequence[Quantity]) -> list[Quantity]:
-    """Add missing units, scales and range ends to the quantities ``found`` among ``tokens``, using the quantities next
-    to them. Merge quantities that are given in two units.
-    """
+    """Add missing units, scales and range ends to the quantities ``found`` among ``tokens``, using neighbouring
+    quantities. Merge quantities that are given in two units."""
     quantities = list(found)
     _share(tokens, quantities)
     return _add_up(tokens, quantities)
@@ -207,7 +207,7 @@ def _share(tokens: Sequence[Token], found: list[Quantity]) -> None:
 
 
 def _scaled_as(one: Quantity, other: Quantity) -> Quantity:
-    """If a quantity has no scale or unit, copy that of the other quantity."""
+    """If a quantity has no scale or unit, copy the other quantity's."""
     factor = other.factor if one.factor == 1 else one.factor
     return replace(one, values=tuple(value / one.factor * factor for value in one.values), factor=factor)
 

@@ -89,8 +89,7 @@ class Calendar(Surroundings):
         return self._time(start, hours, minutes, last, either=either)
 
     def _time(self, start: int, hours: int, minutes: int, last: int, *, either: bool = False) -> Quantity:
-        """Read a time. With ``either``, a time up to twelve may be before or after noon, unless the text is
-        explicit."""
+        """Read a time. With ``either``, a time up to twelve may be before or after noon, unless the text says which."""
         either = either and 1 <= hours <= 12
         if last < self._end and self._tokens[last].kind == "ampm":
             afternoon = self.lower(last)[0] == "p"

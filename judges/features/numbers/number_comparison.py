@@ -78,7 +78,8 @@ class QuantityComparison(Struct, frozen=True, kw_only=True):
 
 
 def relate(claim: Quantity, text: Quantity) -> Relation:
-    """Relate two quantities. The result is ``absent`` if they cannot be compared (different kind, unit or thing)."""
+    """Relate two quantities. The result is ``absent`` if they cannot be compared because their kinds, units or things
+    differ."""
     return _relation(claim, text) or _unequal(claim, text)
 
 
@@ -144,8 +145,8 @@ def lacking(claim: Sequence[Quantity], text: Sequence[Quantity]) -> list[Quantit
 
 
 def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> QuantityComparison:
-    """Look up each of the claim's quantities in the text. Agreement with one quantity outweighs a difference from
-    another."""
+    """Look up each of the claim's quantities in the text. Agreement with one quantity in the text outweighs a
+    difference from another."""
     return QuantityComparison(findings=tuple(_find(quantity, text) for quantity in claim))
 
 
@@ -160,8 +161,8 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> QuantityFinding:
 
 
 def _agreeing(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """Return the quantity in ``text`` that agrees with ``quantity``. If there is none, but ``quantity`` can be derived
-    from several quantities in ``text``, return the last of these. Otherwise, return None."""
+    """Return the quantity in ``text`` that agrees with ``quantity`` or, if ``quantity`` can be derived from several
+    quantities in ``text``, the last of those. Otherwise, return None."""
     for other in _comparable(quantity, text):
         if agree(quantity, other):
             return other
@@ -192,8 +193,8 @@ def _change(points: Quantity, percents: Sequence[Quantity]) -> QuantityFinding:
 
 
 def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """If the claim's quantity is the sum of quantities in the text, their difference in time, or the change from one to
-    another, return the last of these quantities."""
+    """If the claim's quantity is the sum of quantities in the text, the time between them, or the change from one to
+    another, return the last of them."""
     if quantity.unit == "duration":
         times = [other for other in text if other.kind is _TIME]
         for start, end in pairwise(times):
@@ -215,9 +216,8 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
 
 
 def _changed(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """Return a quantity in the text if the text also has the amount of a change, and the two result in the claim's
-    quantity. For example, "rose by half a point to 4.5 percent" implies that the value was 4 percent before.
-    """
+    """Return a quantity in the text that, together with the amount of a change in the text, results in the claim's
+    quantity. For example, "rose by half a point to 4.5 percent" implies that the value was 4 percent before."""
     alike = [other for other in text if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
     by = [change for change in alike if change.change]
     if quantity.kind is _PERCENT:
@@ -365,10 +365,9 @@ def _unequal(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _alike(claim: Quantity, text: Quantity) -> bool:
-    """Return whether the amounts may stand for the same value although they differ. One of them may be rounded to two
-    digits, use binary units or use the scale of a table ("in thousands"). Both may be bounds, such as "more than 50"
-    and "at least 51".
-    """
+    """Return whether amounts that differ may stand for the same value. One of them may be rounded to two digits, use
+    binary units, or use the scale of a table ("in thousands"). Both may be bounds, such as "more than 50" and "at least
+    51"."""
     mine, theirs = claim.values[0], text.values[0]
     if claim.strict or text.strict or not mine or not theirs:
         return False
@@ -393,9 +392,8 @@ def _of_bodies(one: Decimal, other: Decimal) -> bool:
 
 
 def _durations(claim: Quantity, text: Quantity) -> Relation:
-    """Compare days with months. Months have no exact length, so the two durations are the same if they differ by less
-    than a twentieth, and different if they differ by more than a quarter.
-    """
+    """Compare days with months. Because months have no exact length, the durations agree if they differ by less than a
+    twentieth, and differ if they do so by more than a quarter."""
     mine = claim.values[0] * (_MONTH_SECONDS if claim.unit == "months" else 1)
     theirs = text.values[0] * (_MONTH_SECONDS if text.unit == "months" else 1)
     apart = abs(mine - theirs) / (max(mine, theirs) or Decimal(1))

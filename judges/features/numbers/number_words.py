@@ -1,4 +1,4 @@
-"""Reads numbers in words, and fractions: "one hundred and twenty", "half a million", "three quarters of an hour"."""
+"""Reads numbers in words and fractions: "one hundred and twenty", "half a million", "three quarters of an hour"."""
 
 from decimal import Decimal
 from typing import Final
@@ -23,7 +23,7 @@ _RATED: Final = frozenset({"star", "stars", "point", "points", "sterne", "sterne
 
 
 class Cardinals(Surroundings):
-    """Reads numbers in words. Positions called ``last`` are exclusive. Methods return None if they find no number."""
+    """Reads numbers in words. Positions named ``last`` are exclusive. Methods return None if they find no number."""
 
     def _below_hundred(self, start: int) -> tuple[Decimal, int] | None:
         word, last = self.lower(start), start + 1

@@ -40,10 +40,10 @@ class Quantity(Struct, frozen=True, kw_only=True):
     """A quantity in a text.
 
     ``values`` are its possible values, in the base unit of ``unit`` (grams, metres, seconds, months …). There are two
-    if the separators are ambiguous ("1.250"). Dates have ``date`` instead: year, month and day, each None if not
+    if the separators are ambiguous ("1.250"). A date has ``date`` instead: year, month and day, each None if not
     stated. ``unit`` is a currency, a dimension, or the kind of identifier. ``per`` is the period of a rate. ``noun``
-    holds the words counted. ``limit`` is ``until`` or ``from`` if a preposition marks a date or time as the end or
-    start of a span. ``first`` and ``last`` are token offsets; ``last`` is exclusive.
+    holds the words for the things counted. ``limit`` is ``until`` or ``from`` if a preposition marks a date or time as
+    the end or start of a span. ``first`` and ``last`` are token offsets; ``last`` is exclusive.
     """
 
     kind: QuantityKind
@@ -54,12 +54,12 @@ class Quantity(Struct, frozen=True, kw_only=True):
     values: tuple[Decimal, ...] = ()
     date: tuple[int | None, int | None, int | None] | None = None
     month_first: tuple[int | None, int | None, int | None] | None = None
-    """The reading of ``date`` with the month first, if it is possible: 5/3/2024 may be the third of May."""
+    """``date`` read with the month first, if possible: 5/3/2024 may be the third of May."""
     per: tuple[str, Decimal] | None = None
     bound: BoundKind = BoundKind.EXACT
     denied: bool = False
-    """Whether the quantity's bound comes from a negation ("do not exceed"). The negation then doesn't count as a
-    negation of the statement."""
+    """Whether the quantity's bound comes from a negation ("do not exceed"). If so, the negation doesn't count as
+    negating the statement."""
     strict: bool = False
     """Whether the quantity is stated to be exact ("exactly 3,000"), so that a difference can't be due to rounding."""
     change: bool = False

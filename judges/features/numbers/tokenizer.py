@@ -1,5 +1,5 @@
 """Splits text into tokens in one pass: words, numbers as written, identifiers, and relevant punctuation. Every
-alternative of the pattern is bounded or cannot backtrack, so the time is linear in the length of the text."""
+alternative in the pattern is bounded or cannot backtrack, so the time taken is linear in the length of the text."""
 
 import re
 import unicodedata
@@ -76,8 +76,8 @@ def _decimal(found: re.Match[str]) -> str:
 def scan(text: str) -> list[Token]:
     """Split a normalized text into tokens. Characters that don't matter here (emphasis, spaces) are skipped."""
     tokens: list[Token] = []
-    # Words followed by a space ("plain") make up most of any text, and no other token can begin like them, so they are
-    # tried first.
+    # Words followed by a space ("plain") are tried first, because they make up most of any text and no other token can
+    # begin like them.
     for match in _SCAN.finditer(text):
         kind, found = match.lastgroup or "mark", match[0]
         start, end = match.span()

@@ -330,7 +330,7 @@ CHANGED: Final = _words(
 MOVED: Final = CHANGED | _words("went moved revised changed cut extended postponed")
 """Words before "from … to …" that make it a change, not a range."""
 CHANGES: Final = _words("increase rise growth decrease fall drop decline reduction difference anstieg rückgang")
-"""Words before "of" and a quantity that make the quantity a limit."""
+"""Words before "of" and a quantity that make the quantity the amount of a change."""
 NO_NOUNS: Final = _words(
     "the is are was were at with but who which that when while it he she they we as if so because has had have will "
     "would can could on"

@@ -40,7 +40,7 @@ class DocumentText:
     """The texts of a request's documents, each read once.
 
     Args:
-        texts: of the documents.
+        texts: the texts of the documents.
         names: their ids, sources, titles and URLs.
     """
 
@@ -49,7 +49,7 @@ class DocumentText:
         self._names = names
 
     def read(self) -> None:
-        """Read the documents now rather than at the first lookup. Large documents take a while to read."""
+        """Read the documents now rather than at the first lookup, because large documents take a while to read."""
         _ = self.words, self._lines, self._joined
 
     @cached_property
@@ -58,7 +58,7 @@ class DocumentText:
         return known_words([*self._texts, *self._names])
 
     def quotes(self, text: str) -> bool:
-        """Return whether a document or a name contains ``text`` literally, except for white space."""
+        """Return whether a document or a name contains ``text`` verbatim, ignoring white space."""
         wanted = " ".join(text.split())
         return bool(wanted) and (wanted in self._lines or self._contains(wanted))
 

@@ -13,7 +13,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _phrases(text: str) -> tuple[str, ...]:
-    """Return the comma-separated phrases in the form that they have in a run."""
+    """Return the comma-separated phrases in the form in which they occur in a run."""
     return tuple(phrase.replace(" ", SEPARATOR) for phrase in text.split(","))
 
 
@@ -69,7 +69,7 @@ NOT_NEGATED: Final = _words(
     "only just but more less fewer later earlier longer sooner doubt matter nur mehr weniger später länger "
     "seulement sólo solo más"
 )
-"""Words after a negation that change its meaning ("not only", "no later than")."""
+"""Words that change the meaning of the negation before them ("not only", "no later than")."""
 
 LONGER: Final = _words("longer mehr länger")
 THAN: Final = _words("than als")
@@ -116,7 +116,7 @@ EXCLUSIVES: Final = (
 TOTALS: Final = ("total", "altogether", "combined", "together", "all", "sum", "overall", "both", "totals", "totalling")
 """Words that indicate that a claim gives the total of values that the evidence lists separately."""
 OFTEN: Final = ("each", "every", "per", "times", "twice", "je", "pro", "jede", "alle", "chaque", "par", "cada", "por")
-"""Words that indicate that the evidence gives a part, whereas the claim gives the whole."""
+"""Words that indicate that the evidence gives a part of what the claim gives as a whole."""
 WAIVING: Final = ("waived", "waive", "waives", "exempt", "erlassen", "entfällt")
 EXCEPTING: Final = _words("except excepting excluding but außer sauf excepto salvo")
 EXCEPTIVES: Final = (
@@ -128,7 +128,7 @@ EXCEPTIVES: Final = (
     "unlike",
     *_phrases("apart from,other than,aside from,exception of"),
 )
-"""Words that affirm a statement if they are negated."""
+"""Words that, when negated, affirm a statement."""
 SHIFTING: Final = (
     *("free", "few", "hardly", "barely", "rarely", "seldom", "skip", "avoid", "refrain", "forget", "fail", "fails"),
     *(
@@ -149,14 +149,14 @@ SHIFTING: Final = (
     *_phrases("rather than,all but,or not,or without,out of,no later,no earlier,no more,no fewer"),
     *_phrases("no less,later than,earlier than,no one,ohne weiteres"),
 )
-"""Words that can make a statement without a negation ("lacks" for "does not have"). A negation next to one of them may
-therefore leave the meaning unchanged."""
+"""Words that can replace a negation ("lacks" for "does not have"), so a sentence with a negation may mean the same as
+one with such a word."""
 JOINING: Final = _words("and or but while yet then und oder aber et ou mais y o pero")
 """Words before a verb or adjective that link it to the subject of the preceding verb."""
 OPEN_ENDED: Final = _words("earlier later newer older onwards onward upwards lower higher")
-"""Words after a version or number that include all earlier or later ones ("1.24 and earlier")."""
+"""Words after a version or number that mean that all earlier or later ones are included ("1.24 and earlier")."""
 OF_THE_REST: Final = _words("smaller larger others other thereafter remaining rest excluded below under")
-"""Words that indicate that a sentence continues after a boundary."""
+"""Words that indicate that a sentence is about what lies beyond a boundary."""
 STANDING_FOR: Final = _words("is are was were does do did can has have will may")
 """Words that replace a verb at the end of a sentence: "the others do"."""
 ROLES: Final = _words(
@@ -186,7 +186,7 @@ ATTRIBUTIVE: Final = _COLOURS | _words(
 """The opposites that can also distinguish two things."""
 
 CORRELATIVES: Final = _words("nor ni")
-"""Words that are the second half of a negation if the first half precedes them ("neither … nor")."""
+"""Words that, after the first half of a negation, are its second half ("neither … nor")."""
 EITHER: Final = _words("or oder ou o")
 """Words before a negation that leave it open whether the statement is true ("little or no", "may or may not")."""
 
@@ -209,7 +209,7 @@ AHEAD: Final = frozenset(FUTURE) | _words(
     "propose proposes proposed scheduled set due going about agree agrees agreed promise promises promised pledge "
     "pledges pledged prepare prepares preparing"
 )
-"""Words before a verb, with or without "to", which show that the event has not happened yet."""
+"""Words before a verb, with or without "to", that show that the event has not happened yet."""
 HEDGES_OF_VERBS: Final = AHEAD.difference(FUTURE) | _words("may might could")
 BETWEEN: Final = _words("to be been also then soon later only now already not")
 """Words that may occur between a word in ``AHEAD`` and the verb."""
@@ -259,7 +259,7 @@ LEANING: Final = _words(
     "estas también "
     "además"
 )
-"""Words that a sentence may begin with if it depends on the preceding sentence without repeating it."""
+"""Words at the beginning of a sentence that refer to the preceding sentence."""
 
 QUANTIFIERS: Final[dict[str, int]] = {
     word: level
@@ -277,7 +277,7 @@ QUANTIFIERS: Final[dict[str, int]] = {
 }
 
 AT_ALL: Final = _phrases("at all")
-"""A word that adds nothing to the meaning after a negation."""
+"""A phrase that adds nothing to the meaning of a negation."""
 SPANS: Final = _words(
     "time times moment second minute minutes hour hours day days night nights morning evening week weeks month months "
     "quarter year years"
@@ -365,9 +365,8 @@ CONCEPTS: Final[dict[str, tuple[str, int]]] = {
     for sign, words in ((1, positive), (-1, negative))
     for word in words.split()
 }
-"""Words for a concept and its opposite. They are matched as one concept. The product of their signs is part of the
-sentence's polarity.
-"""
+"""Words for a concept and its opposite. Both are matched as one concept, and the product of their signs is part of the
+sentence's polarity."""
 
 SYNONYMS: Final[dict[str, str]] = {
     word: f"={group.split()[0]}"

@@ -27,8 +27,8 @@ def _shorter(word: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """Strip a word's endings, in the same rough way for all supported languages. This is sufficient because only the
-    equality of stems matters."""
+    """Strip a word's endings, in the same rough way for all supported languages. This suffices because stems are only
+    tested for equality."""
     word = lexicon.IRREGULAR.get(word, word).removesuffix("'s").removesuffix("'")
     for elided in ("l'", "d'", "qu'", "s'", "n'"):
         word = word.removeprefix(elided) if len(word) > len(elided) + 2 else word

@@ -1,7 +1,7 @@
 """Finds instructions to a model or a judge in the text of a document.
 
 The grammar (``grammar.toml``) describes imperatives that override a model's instructions, ask for its prompt, change
-its role, hide something from its user or dictate a verdict. Other imperatives about a reply only count if they address
+its role, hide something from its user or dictate a verdict. Other imperatives about a reply count only if they address
 a model or are hidden. Text is compared as a model reads it: without markup, invisible characters and look-alikes.
 """
 
@@ -71,7 +71,7 @@ _LATIN = re.compile(r"[a-zA-Z]")
 
 
 def _readable(text: str) -> str:
-    """Undo changes that hide words from a comparison but not from a model."""
+    """Undo changes that hide words from the comparison but not from a model."""
     text = html.unescape(text)
     if text.isascii():
         return text

@@ -1,5 +1,5 @@
-"""Detects the language of text if there is no doubt about it, using the script or the function words that every
-sentence has. Takes tens of microseconds per sentence and hardly any memory."""
+"""Detects the language of text, unless it is in doubt, from the script or from the function words that every sentence
+has. Takes tens of microseconds per sentence and hardly any memory."""
 
 import re
 import tomllib
@@ -46,9 +46,8 @@ _MAX_CHARACTERS: Final = 4000
 
 def languages_of(text: str) -> frozenset[str]:
     """Return the languages that ``text`` may be in (two-letter codes): one, or several close relatives. The result is
-    empty in case of doubt (too few words, names, mixed languages). It is ``und`` if the text is clearly in a language
-    that isn't known here.
-    """
+    empty in case of doubt (too few words, names, mixed languages), and ``und`` if the text is clearly in a language
+    that isn't known here."""
     text = _ADDRESS.sub(" ", text[:_MAX_CHARACTERS])
     words = _LATIN_WORD.findall(text)
     if (script := _script(text, words)) is not None:
@@ -57,10 +56,9 @@ def languages_of(text: str) -> frozenset[str]:
 
 
 def is_foreign(text: str, known: Collection[str], *contexts: str) -> bool:
-    """Return whether ``text`` is clearly in a language other than the ``known`` ones. If the language of the text is in
-    doubt and it contains no word of a known language, ``contexts`` (the text before it, or the documents) decide,
-    nearest first. If each of them leaves doubt, all of them together decide.
-    """
+    """Return whether ``text`` is clearly in a language other than the ``known`` ones. If the language is in doubt and
+    the text contains no word of a known language, ``contexts`` (the text before it, or the documents) decide, nearest
+    first. If none of them settles it, all of them together decide."""
     found = languages_of(text)
     if found:
         return not found & set(known)
@@ -104,9 +102,9 @@ def _by_words(words: list[str]) -> frozenset[str]:
 
 
 def _scores(words: list[str]) -> Mapping[str, float]:
-    """Return the number of words in each language. A capitalised word may be a name. So it counts as half a word at the
-    start and not at all later, except in English. Lower-case words with a letter that English lacks count towards every
-    language found."""
+    """Return the number of words in each language. Except in English, a capitalised word counts as half a word at the
+    start and not at all later, because it may be a name. Lower-case words with a letter that English lacks count
+    towards every language found."""
     scores: defaultdict[str, float] = defaultdict(float)
     accented = 0.0
     for place, word in enumerate(words):

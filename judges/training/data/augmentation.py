@@ -1,7 +1,6 @@
 """Uses rules to generate labelled claims from the sentences of a passage. The rules follow the entity, number and
 negation swaps of FactCC (Kryściński et al. 2020) and the minimal pairs of BUMP (Ma et al. 2023): true claims are taken
-from the passage, and false ones differ from it in one detail.
-"""
+from the passage, and false claims differ from it in one detail."""
 
 import random
 import re
@@ -18,8 +17,7 @@ Rule = Callable[[str, random.Random], str | None]
 _LEAST_WORDS: Final = 5
 _MOST_WORDS: Final = 45
 _LED: Final = 0.12
-"""The probability that a claim gets a typical answer prefix, whether it is true or false. Sentences that are repeated
-word for word get none."""
+"""The probability that a claim, whether true or false, gets a typical answer prefix. Verbatim sentences get none."""
 _WORDS: Final = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _MONTHS: Final[Sequence[str]] = _WORDS["months"]
 _WEEKDAYS: Final[Sequence[str]] = _WORDS["weekdays"]
@@ -69,9 +67,9 @@ def sentences(passage: str) -> list[str]:
 
 
 def claims(passage: Sequence[str], others: Sequence[str], rng: random.Random, *, count: int) -> list[Row]:
-    """Generate up to ``count`` claims about a passage with these sentences, about half of them true. ``others`` are
-    sentences of another passage, which provide names and numbers to insert, and unsupported statements.
-    """
+    """Generate up to ``count`` claims about a passage that consists of the sentences ``passage``, about half of them
+    true. ``others`` are the sentences of another passage, which provide names and numbers to insert, as well as
+    unsupported statements."""
     found: list[Row] = []
     for _ in range(count * 3):
         if len(found) >= count or not passage:
@@ -112,7 +110,7 @@ def _reworded(text: str | None, rng: random.Random) -> str | None:
 
 
 def lead(sentence: str, rng: random.Random) -> str:
-    """Return the sentence with an answer prefix that states nothing."""
+    """Return the sentence with an answer prefix, which states nothing."""
     return rng.choice(_LEADS) + _lowered(sentence)
 
 
@@ -222,7 +220,7 @@ def swap_number(sentence: str, rng: random.Random) -> str | None:
 
 
 def borrow_number(sentence: str, passage: Sequence[str], rng: random.Random) -> str | None:
-    """Replace a number with another from the same passage, so that all words of the false claim occur in the
+    """Replace a number with another one from the same passage, so that all words of the false claim occur in the
     passage."""
     found = list(_NUMBER.finditer(sentence))
     if not found:

@@ -1,4 +1,5 @@
-"""Converts groups of claims to batches of token ids: the windows of evidence, followed by the claims about it."""
+"""Converts groups of claims to batches of token ids. For each group, a batch contains the windows of evidence, followed
+by the claims about it."""
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -67,9 +68,8 @@ class Batch:
     priors: npt.NDArray[np.float32]
 
     def repeated(self, room: int) -> "Batch":
-        """Return the same claims as a plain cross-encoder reads them: each in a separate group, with up to ``room``
-        tokens of its evidence as one text.
-        """
+        """Return the same claims in the form that a plain cross-encoder reads: each in a group of its own, with up to
+        ``room`` tokens of its evidence as one text."""
         order: list[Ids] = []
         positions: list[Ids] = []
         groups: list[Spans] = []
@@ -105,7 +105,7 @@ class Encoder:
         self.cls, self.sep = (_special(tokenizer, token) for token in ("[CLS]", "[SEP]"))
         found = tokenizer.encode_batch([*STOP, *_MARKS], add_special_tokens=False)
         self.common = frozenset(one.ids[0] for one in found if len(one.ids) == 1)
-        """Tokens that don't identify the subject of text."""
+        """Tokens that don't identify the subject of a text."""
 
     @classmethod
     def of(cls, file: Path) -> Self:
@@ -164,15 +164,14 @@ def nearest(windows: Sequence[Sequence[int]], claims: Sequence[Sequence[int]], m
 
 
 def fifths(claim: Sequence[int], known: Container[int], common: Container[int]) -> int:
-    """Return how many fifths of a claim's content tokens are ``known``, rounded down. Return the maximum if the claim
-    has no content tokens.
-    """
+    """Return the share of a claim's content tokens that are ``known``, in fifths, rounded down. If the claim has no
+    content tokens, return the maximum."""
     telling = [token for token in claim if token not in common]
     return int(5 * sum(token in known for token in telling) / len(telling)) if telling else 4
 
 
 def batches(items: Iterator[Item], encoder: Encoder, *, claims: int, tokens: int) -> Iterator[Batch]:
-    """Yield batches of consecutive items. Each has up to ``claims`` claims and ``tokens`` tokens, but at least one
+    """Yield batches of consecutive items. Each has up to ``claims`` claims and ``tokens`` tokens, and at least one
     item."""
     batch: list[Item] = []
     held = size = 0

@@ -12,7 +12,7 @@ from typing import Final
 SNLI: Final = "SNLI"
 """The caption data set, which is used only to train the encoder."""
 WRITTEN: Final = "written"
-"""The handwritten training claims, see ``judges.training.data.written_claims``."""
+"""The handwritten training claims (see ``judges.training.data.written_claims``)."""
 HELD_OUT: Final = 0.06
 """The share of premises held out from the encoder's training. The combiner is fitted on them."""
 
@@ -118,8 +118,8 @@ def read(file: Path, *, source: str | None = None) -> Iterator[Mapping[str, str]
 def load(folder: Path, *, stated_only: bool = False) -> list[Group]:
     """Group ``train.jsonl.gz`` and ``snli.jsonl.gz`` of ``folder`` by premise.
 
-    ``stated_only`` leaves out sources that state no licence. Raises FileNotFoundError, and ValueError for a row without
-    premise, hypothesis or a known label.
+    With ``stated_only``, sources that state no licence are left out. Raises FileNotFoundError if a file is missing, and
+    ValueError for a row without a premise, a hypothesis or a known label.
     """
     rows = [*read(folder / "train.jsonl.gz")]
     if (snli := folder / "snli.jsonl.gz").is_file():
@@ -139,8 +139,8 @@ def group(rows: Iterable[Mapping[str, str]]) -> list[Group]:
 
 
 def held_out(group: Group) -> bool:
-    """Return whether a premise is held out from the encoder's training. Its hash decides, so it is the same in every
-    run."""
+    """Return whether a premise is held out from the encoder's training. The premise's hash decides, so the result is
+    the same in every run."""
     digest = blake2b(group.premise.encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") / 2**32 < HELD_OUT
 

@@ -1,4 +1,4 @@
-"""Samples training items: which claims about a passage are used, next to which other passages, in what order."""
+"""Samples training items: chooses claims about passages, other passages to add, and the order."""
 
 import random
 from collections import Counter
@@ -31,17 +31,16 @@ _BESIDE: Final = 0.4
 """The probability that another passage is added to the passage that the claims are about."""
 _ALIKE: Final = (0.15, 0.5)
 """Some passages are used as evidence that is about a claim's subject but doesn't support the claim. Such a passage
-contains at least the first and at most the second share of the claim's content terms. With a larger share, it might
-support the claim."""
+contains a share of the claim's content terms between these two. With a larger share, it might support the claim."""
 
 _PRIORS: Final = {
     "": (-1.7, -0.75, -0.5, -0.3, -0.4, 1.3),
     SNLI: (-0.7, -0.75, 0.0, 0.54, 0.34, 2.3),
     WRITTEN: (-0.2, -0.1, -0.1, 0.0, -0.3, 0.6),
 }
-"""For each source, six log-odds of "entailed", relative to the mean: for claims of which 0, 1, 2, 3, 4 or 5 fifths of
-the tokens occur in the evidence. They were measured on 35,000 sampled claims. The key "" represents public data sets
-and rule-generated claims."""
+"""For each source, the log-odds of "entailed", relative to the mean, for claims with 0, 1, 2, 3, 4 or 5 fifths of their
+tokens in the evidence. Measured on 35,000 sampled claims. The key "" represents public data sets and rule-generated
+claims."""
 
 
 class Sampler:
@@ -72,7 +71,8 @@ class Sampler:
             yield from self._items(self._groups[place], rng)
 
     def _neighbour(self, group: Group, rng: random.Random) -> Group:
-        """Return another group of the same source: of a few candidates, the one with the most words in common."""
+        """Return another group from the same source: the one, of a few candidates, that has the most words in
+        common."""
         places = self._by_source[group.source]
         tried = [self._groups[rng.choice(places)] for _ in range(4)]
         words = set(terms(group.premise[:600]))
@@ -80,9 +80,8 @@ class Sampler:
         return max(others, key=lambda one: len(words & set(terms(one.premise[:600]))))
 
     def _near(self, group: Group, usable: Sequence[str], rng: random.Random) -> Row | None:
-        """Return a claim about another premise on the same subject. It shares some words with this premise, but this
-        premise doesn't support it.
-        """
+        """Return a claim about another premise on the same subject. It shares some words with this premise, but isn't
+        supported by it."""
         here = _substance(group.premise)
         about = sorted(_substance(rng.choice(usable)))
         shared = Counter(place for term in about for place in self._by_term.get(term, ()))
@@ -135,9 +134,8 @@ class Sampler:
         yield self._item(blocks, rows[:_MOST_CLAIMS], rng)
 
     def _written(self, group: Group, rng: random.Random) -> Item:
-        """Return handwritten claims. Half of the time, rule-generated claims are added; the true ones among them share
-        the passage's words.
-        """
+        """Return handwritten claims. Half of the time, rule-generated claims are added; the true ones use the passage's
+        own words."""
         made = 3 if rng.random() < _WITH_MADE else 0
         rows = rng.sample(group.rows, min(_MOST_CLAIMS - made, len(group.rows)))
         other = self._neighbour(group, rng)
@@ -161,7 +159,7 @@ class Sampler:
             yield self._cited(usable, others, rng)
 
     def _made(self, passage: list[str], usable: list[str], others: list[str], rng: random.Random) -> Item:
-        """Remove one sentence from a passage, so that this sentence becomes an unsupported claim."""
+        """Remove a sentence from a passage, so that it becomes an unsupported claim."""
         gone = rng.choice(usable)
         kept = [sentence for sentence in passage if gone not in sentence and sentence not in gone]
         remaining = [sentence for sentence in usable if sentence != gone]

@@ -23,7 +23,7 @@ _PART: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Worded:
-    """The measures as an array (rows, measures); for each row, whether it is entailed, and its source."""
+    """The measures as an array (rows, measures) and, for each row, its source and whether it is entailed."""
 
     measures: Floats
     entailed: npt.NDArray[np.bool_]

@@ -1,7 +1,8 @@
-"""Claims written for training: true ones in very different words, and false ones that differ in one detail.
+"""Claims written for training: true ones worded very differently from the passage, and false ones that differ from it
+in one detail.
 
 They cover what public data sets and rules rarely produce, such as swapped roles, dropped conditions, plans presented as
-facts, and properties attributed to the wrong thing. Each false claim is next to a true claim in similar words, as in
+facts, and properties attributed to the wrong thing. Each false claim comes with a true claim in similar words, as in
 the synthetic claims of MiniCheck (Tang et al. 2024). Some claims are about passages in the public data sets, referenced
 by digest; others include their own passages.
 """
@@ -57,8 +58,8 @@ def rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 def measured(file: Path) -> list[dict[str, Any]]:
     """Return claims about invented documents, as rows to judge. ``REPLIES`` has sentences from an assistant's answers
-    about several documents; ``PARAPHRASES`` has true and false paraphrases of a single passage. ``ANSWERS`` has
-    sentences from fluent answers, which were written after the judge was trained; ``LANGUAGES`` has such sentences in
+    about several documents. ``PARAPHRASES`` has true and false paraphrases of a single passage. ``ANSWERS`` has
+    sentences from fluent answers that were written after the judge was trained. ``LANGUAGES`` has such sentences in
     eight other languages, with the language as their source.
 
     The claims are used only for evaluation, never for training, and their authors didn't write the training claims.

@@ -22,8 +22,8 @@ _CLAIMS = 8
 def probabilities(
     judge: Judge, rows: Sequence[Mapping[str, Any]], encoder: Encoder, *, prefix: bool = True, threads: int = 1
 ) -> Floats:
-    """Return P(entailed, neutral, contradicted) for rows with ``hypothesis`` and ``premise`` or ``documents``: (rows,
-    3)."""
+    """Return P(entailed, neutral, contradicted), as an array (rows, 3), for rows with ``hypothesis`` and either
+    ``premise`` or ``documents``."""
     judge.eval()
     found = np.zeros((len(rows), 3))
 
@@ -39,8 +39,8 @@ def probabilities(
 
 
 def by_source(rows: Sequence[Mapping[str, str]], probabilities: Floats, *, threshold: float) -> dict[str, Figures]:
-    """Return the metrics per source for rows with a ``label``. A claim is contradicted if that class is the most likely
-    one."""
+    """Return the metrics per source for rows with a ``label``. A claim counts as contradicted if that class is the most
+    likely one."""
     sources = sorted({row["source"] for row in rows})
     truth = truth_of(rows)
     blocked = probabilities.argmax(1) == Target.CONTRADICTED
@@ -64,7 +64,7 @@ class _Asked:
 
 
 def _asked(rows: Sequence[Mapping[str, Any]], encoder: Encoder) -> list[_Asked]:
-    """Groups rows about the same evidence, unless each claim must select its own windows."""
+    """Group rows about the same evidence, unless each claim must select its own windows."""
     together: dict[tuple[str, ...], list[int]] = {}
     for place, row in enumerate(rows):
         together.setdefault(tuple(row.get("documents") or (row["premise"],)), []).append(place)

@@ -54,7 +54,7 @@ class JudgeInputs:
 
 
 class Recorder:
-    """The shipped signals, which also record their latest inputs."""
+    """The shipped signals, extended to record their latest inputs."""
 
     def __init__(self) -> None:
         self.last = JudgeInputs([], Wording(), Features())
@@ -107,7 +107,7 @@ def _in_processes(
     folders: Folders,
     claims: Sequence[ClaimAndDocuments],
 ) -> list[Any]:
-    """Distribute the claims over processes, one per core. Return the results in the order of the claims."""
+    """Distribute the claims over processes, one per core, and return the results in the order of the claims."""
     parts = [claims[start : start + _PART] for start in range(0, len(claims), _PART)]
     with ProcessPoolExecutor(cores()) as pool:
         return [result for part in pool.map(partial(work, folders), parts) for result in part]

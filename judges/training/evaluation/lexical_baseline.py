@@ -19,10 +19,9 @@ _DRAWS: Final = 12
 
 def floor(worded: Worded, rows: Sequence[Mapping[str, Any]]) -> dict[str, Figures]:
     """Return the metrics, per source of ``rows``, of boosted trees that see only the claim's wording. The trees are
-    fitted on 7,000 training rows. The choice of rows changes the result on a small set by several points, so the
+    fitted on 7,000 training rows. On a small set, the choice of these rows changes the result by several points, so the
     metrics are means over twelve samples. Each sample's threshold is the one that best separates the classes in that
-    sample.
-    """
+    sample."""
     asked = measure_pairs([(row["premise"], row["hypothesis"]) for row in rows])
     drawn = [figures(rows, _draw(worded, asked, seed), [Label.UNVERIFIABLE] * len(rows)) for seed in range(_DRAWS)]
     return {source: _mean([one[source] for one in drawn]) for source in drawn[0]}

@@ -1,4 +1,4 @@
-"""The metrics of a judge, for one data set and averaged over all."""
+"""The metrics of a judge, for single data sets and averaged over all of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Figures:
 
 
 def truth_of(rows: Sequence[Mapping[str, str]]) -> Flags:
-    """Whether each claim is supported according to its label."""
+    """Return, for each claim, whether it is supported according to its label."""
     return np.array([row["label"] in ("entailed", "supported") for row in rows])
 
 
@@ -83,9 +83,9 @@ def reliability(scores: Floats, supported: Flags, *, bins: int = 10) -> list[Bin
 
 
 def calibration_error(bins: Sequence[Bin]) -> float:
-    """Return the expected calibration error: the mean distance between score and share of supported claims over all
-    bins, weighted by their number of claims (Guo et al., "On Calibration of Modern Neural Networks", ICML 2017).
-    """
+    """Return the expected calibration error: the mean distance between the score and the share of supported claims over
+    all bins, weighted by the number of claims in each bin (Guo et al., "On Calibration of Modern Neural Networks", ICML
+    2017)."""
     return sum(one.rows * abs(one.score - one.supported) for one in bins) / sum(one.rows for one in bins)
 
 

@@ -16,9 +16,9 @@ class Groundlane:
     """A client for the gateway at ``base_url``, which may end in ``/v1``. The default is ``GROUNDLANE_BASE_URL`` or, if
     that is not set, port 8080 on this machine.
 
-    ``api_key`` (default: ``GROUNDLANE_API_KEY``) is sent as a bearer token. ``timeout`` applies to each read and write,
-    in seconds. Failed calls are retried up to ``max_retries`` times when a retry is safe. If you pass ``http_client``,
-    you are responsible for closing it.
+    ``api_key`` (default: ``GROUNDLANE_API_KEY``) is sent as a bearer token. ``timeout`` is the time limit for each read
+    and write, in seconds. Failed calls are retried up to ``max_retries`` times if it is safe to repeat them. If you
+    pass ``http_client``, you are responsible for closing it.
 
     Close the client after use, or use it as a context manager. Raises ValueError for an invalid argument. All methods
     raise GroundlaneError on failure.
@@ -48,8 +48,8 @@ class Groundlane:
     ) -> CheckResult:
         """Check ``text`` against ``sources``, which are plain texts, or against ``documents`` with metadata.
 
-        ``question`` is the user's message that the text answers. Without it, or if it is blank, it isn't known what
-        "Yes." answers, so such a text is unverifiable.
+        ``question`` is the user's message that the text answers. If it is missing or blank, a text such as "Yes." is
+        unverifiable, because it isn't known what it answers.
 
         ``options`` are grounding rules, such as ``{"entailment_threshold": 0.8}``. To use the rules of a stored
         grounding policy instead, pass its name or id as ``policy``.

@@ -1,10 +1,12 @@
 """The exception hierarchy.
 
-GroundlaneError ├── GatewayUnreachableError     no response: no connection, connection lost, or timeout │   ├──
-GatewayTimeoutError     the gateway did not respond in time │   └── JudgeProcessError       the local judge failed to
-start, or exited ├── GatewayStatusError          an error response: ``status``, ``code``, ``param`` ├──
-UnexpectedAnswerError a response that doesn't come from a Groundlane gateway └── PolicyViolationError        a policy
-blocked; the message is its reason
+GroundlaneError
+├── GatewayUnreachableError     no response: no connection, connection lost, or timeout
+│   ├── GatewayTimeoutError     the gateway did not respond in time
+│   └── JudgeProcessError       the local judge failed to start, or exited
+├── GatewayStatusError          an error response: ``status``, ``code``, ``param``
+├── UnexpectedAnswerError       a response that doesn't come from a Groundlane gateway
+└── PolicyViolationError        a policy blocked; the message is its reason
 """
 
 from collections.abc import Mapping, Sequence

@@ -18,8 +18,8 @@ class Run(Recording):
     """A synchronous run, created by ``Groundlane.run``.
 
     Each ``record_...`` method sends a record and returns the decisions about it. Leaving the ``with`` block completes
-    the run. Both steps raise GroundlaneError if the gateway is unreachable or rejects the request. If a policy blocks,
-    they raise PolicyViolationError unless ``enforce_policy`` is False.
+    the run. Both raise GroundlaneError if the gateway is unreachable or rejects the request, and PolicyViolationError
+    if a policy blocks, unless ``enforce_policy`` is False.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class AsyncRun(Recording):
     """An asynchronous run, created by ``AsyncGroundlane.run``.
 
     Awaiting a record sends it at once and returns its decisions or raises PolicyViolationError. A record that is not
-    awaited is sent before the next awaited record, or when the block ends. Errors are raised at that point.
+    awaited is sent before the next awaited record, or when the ``async with`` block ends. Any error is raised then.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class AsyncRun(Recording):
             await self._give_up()
 
     async def _give_up(self) -> None:
-        """End the run after an error, without raising a different error instead."""
+        """End the run after an error, without raising another error in its place."""
         with suppress(GroundlaneError):
             await self._deliver(None)
         with suppress(GroundlaneError):

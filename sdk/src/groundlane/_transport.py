@@ -33,8 +33,8 @@ _random = SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call to the gateway. ``repeatable`` means that the call is idempotent. An idempotency ``key`` makes any call
-    idempotent."""
+    """A call to the gateway. ``repeatable`` means that the call itself is idempotent. An idempotency ``key`` makes any
+    call idempotent."""
 
     method: str
     path: str

@@ -100,7 +100,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnjudgedPart:
-    """A part of the text that may contain claims but wasn't judged. ``kind`` says what it is, such as ``code``."""
+    """A part of the text that may contain claims but wasn't judged. ``kind`` is the kind of text, such as ``code``."""
 
     kind: str
     span: Span | None
@@ -153,7 +153,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document in a request. If it was dropped, ``reason`` says why."""
+    """A document in a request. If the document was dropped, ``reason`` says why."""
 
     id: str | None
     index: int | None = None

@@ -1,6 +1,6 @@
 """Calls every operation of a running gateway with its example request.
 
-``python -m tests.support.apis.api_calls`` writes the replies into the examples.
+``python -m tests.support.apis.api_calls`` writes the responses into the examples.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ ORDER = (
     *("share_request", "list_shares", "revoke_share"),
     *("alive", "ready", "metrics"),
 )
-"""The operations, in an order in which each has what it needs."""
+"""Operations in an order in which each one finds what it needs."""
 _QUERIES = {"get_stats": {"bucket": "day", "by": "agent"}}
 _IDS = {
     "create_policy": ("policy_id", "id"),
@@ -69,7 +69,7 @@ _IDS = {
 
 @dataclass
 class ApiCalls:
-    """``schema``: the gateway's description of itself. ``ids``: the values of path parameters."""
+    """Calls operations. ``schema`` is the gateway's OpenAPI description. ``ids`` has the values of path parameters."""
 
     gateway: Gateway
     schema: Mapping[str, Any]
@@ -77,13 +77,13 @@ class ApiCalls:
     ids: dict[str, str] = field(default_factory=lambda: {"name": "openai"})
 
     def operations(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """Each operation with its method and path."""
+        """Yield each operation with its method and path."""
         for path, methods in self.schema["paths"].items():
             for method, operation in methods.items():
                 yield method, path, operation
 
     def all(self) -> dict[str, httpx.Response]:
-        """The replies to all operations of ``ORDER``, and then to those that it doesn't list, by operation."""
+        """Call the operations in ``ORDER``, then all others. Return the responses by operation."""
         named = {operation["operationId"]: (method, path) for method, path, operation in self.operations()}
         with httpx.Client(
             base_url=f"http://127.0.0.1:{self.gateway.port}",
@@ -119,7 +119,7 @@ class ApiCalls:
 
 
 def add_user(database: Path) -> str:
-    """Store a user, as if somebody had signed in with a provider. Return the id."""
+    """Store a user, as if they had signed in with a provider. Return the id."""
 
     async def run() -> str:
         opened = Database(f"sqlite+aiosqlite:///{database}")
@@ -134,8 +134,8 @@ def add_user(database: Path) -> str:
 
 
 def _brief(value: Any) -> Any:
-    """``value`` as an example: at most two items of a list, five lines of text, and nothing specific to this
-    machine."""
+    """Shorten ``value`` for use as an example: keep at most two items of a list and five lines of text, and remove
+    anything specific to this machine."""
     match value:
         case list():
             return [_brief(each) for each in value[:2]]

@@ -1,5 +1,5 @@
-"""The governed APIs in one form: how to request each, and how its upstream sends the same content, streamed and
-whole."""
+"""Describes the governed APIs in the same form: how to call each, and how its upstream sends the same content, streamed
+and whole."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 TEXT, CALL, REASONING, REFUSAL = "text", "call", "reasoning", "refusal"
 Item = tuple[str, str]
-"""A piece of a reply: its kind and its text, or the arguments of a call."""
+"""A piece of a reply: its kind, and its text or the arguments of a tool call."""
 TOOL = "look_up"
 ARGUMENTS = '{"a": 1}'
 
@@ -23,8 +23,9 @@ ARGUMENTS = '{"a": 1}'
 class ApiCase:
     """An API.
 
-    ``whole`` is the upstream's body with the items of a reply, ``events`` the JSON objects of its stream, ``sse`` their
-    bytes. ``kinds``: the items that the API supports. ``form`` requests JSON.
+    ``whole`` builds the upstream's body from the items of a reply, ``events`` the JSON objects of its stream, and
+    ``sse`` the bytes of these objects. ``kinds`` are the kinds of items that the API supports. ``form`` has the fields
+    that request JSON.
     """
 
     api: str
@@ -37,14 +38,14 @@ class ApiCase:
     sse: Callable[[Sequence[Mapping[str, Any]]], bytes]
 
     def reply(self, items: Sequence[Item], *, stream: bool) -> Reply:
-        """The upstream's answer with the items."""
+        """Build the upstream's answer with the items."""
         if stream:
             return Reply(chunks=[self.sse([event]) for event in self.events(items)], pause_s=0)
         return json_reply(self.whole(items))
 
 
 def read_objects(data: bytes) -> list[Json]:
-    """The JSON objects of a reply: its body, or the events of its stream."""
+    """Return the JSON objects of a reply: its body, or the events of its stream."""
     if data.startswith(b"{"):
         return [json.loads(data)]
     lines = (line.removeprefix("data:").strip() for line in data.decode().splitlines() if line.startswith("data:"))
@@ -90,7 +91,7 @@ def _chat_events(items: Sequence[Item]) -> list[Json]:
 
 
 def _ended_sse(events: Sequence[Mapping[str, Any]]) -> bytes:
-    """The events; ``[DONE]`` follows the one that ends the choice."""
+    """Return the bytes of the events, with ``[DONE]`` after the one that ends the choice."""
     ends = any(choice["finish_reason"] for event in events for choice in event.get("choices", ()))
     return b"".join([*map(scripted_answers.event, events), *([b"data: [DONE]\n\n"] if ends else [])])
 

@@ -1,4 +1,4 @@
-"""Plain completions for tests: an upstream's answers, and what a client received."""
+"""Plain completions for tests: an upstream's answers, and the text that a client received."""
 
 import json
 from typing import Any

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def request_of(api: str, agent: str, *, stream: bool, **more: Any) -> Json:
-    """A request of ``api``, with documents."""
+    """Return a request for ``api``, with documents."""
     body: Json = {"model": "m", "stream": stream, "grounding": {"agent": agent}, "documents": DOCUMENTS}
     if api == "completions":
         body["prompt"] = QUESTION
@@ -37,7 +37,7 @@ def request_of(api: str, agent: str, *, stream: bool, **more: Any) -> Json:
 
 
 def reply_of(api: str, text: str, *, stream: bool) -> Reply:
-    """The answer of an upstream of ``api`` with ``text``, in small frames if it streams."""
+    """Return the answer ``text`` of an upstream with the API ``api``, in small frames if streamed."""
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
     if api == "chat":
         return Reply(chunks=(said(*pieces),)) if stream else json_reply(whole(text))
@@ -53,7 +53,7 @@ def reply_of(api: str, text: str, *, stream: bool) -> Reply:
 
 
 def message_of(*blocks: list[Json], stream: bool, **ended: Any) -> Reply:
-    """The answer of an upstream of the Messages API: ``blocks``, each as its start and its deltas."""
+    """Return the answer of an upstream with the Messages API. Each of ``blocks`` has its start and its deltas."""
     events = messages_api.events(*blocks)
     for event in events:
         if event["type"] == "message_delta":
@@ -67,12 +67,13 @@ def message_of(*blocks: list[Json], stream: bool, **ended: Any) -> Reply:
 
 
 def sse(frames: Iterable[Mapping[str, Any]]) -> Reply:
-    """A stream of JSON frames that ends with ``[DONE]``."""
+    """Return a stream of JSON frames that ends with ``[DONE]``."""
     return Reply(chunks=[*(f"data: {json.dumps(frame)}\n\n".encode() for frame in frames), b"data: [DONE]\n\n"])
 
 
 def chat_reply(*deltas: Json, stream: bool) -> Reply:
-    """The answer of an upstream of the chat API: ``deltas``, or a message with the fields of all of them."""
+    """Return the answer of an upstream with the chat API: a stream of ``deltas``, or a message with all their
+    fields."""
     if stream:
         return sse([*map(chunk, deltas), chunk({}, "stop")])
     message: Json = {}
@@ -82,8 +83,8 @@ def chat_reply(*deltas: Json, stream: bool) -> Reply:
 
 
 def ask(gateway: Gateway, api: str, agent: str, reply: Reply, *, stream: bool, **more: Any) -> tuple[int, str]:
-    """The status, and all strings that the client receives except findings; those in the same field of a stream are
-    joined."""
+    """Return the status and all strings that the client receives, except findings. Strings in the same field of a
+    stream are joined."""
     gateway.upstream.script(reply)
     with gateway.call(request_of(api, agent, stream=stream, **more), path=PATHS[api]) as call:
         raw = call.read_all()

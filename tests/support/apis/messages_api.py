@@ -1,4 +1,4 @@
-"""Messages of Anthropic's API for the in-process bench: an upstream's answers, and how to send and read requests."""
+"""Anthropic's Messages API for the in-process bench: builds an upstream's answers, sends requests and reads replies."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 def text(*pieces: str, citations: Sequence[Json] = (), first: bool = False) -> list[Json]:
-    """A text block as its deltas; ``first``: the citations come before the text."""
+    """Return a text block as its deltas. With ``first``, the citations come before the text."""
     cited = [{"type": "citations_delta", "citation": citation} for citation in citations]
     said = [{"type": "text_delta", "text": piece} for piece in pieces]
     start = {"type": "text", "text": "", **({"citations": []} if citations else {})}
@@ -39,7 +39,8 @@ def thinking(thought: str = "Let me see.") -> list[Json]:
 
 
 def events(*blocks: list[Json], stop: str | None = "end_turn", pings: bool = True) -> list[Json]:
-    """The events of a message of ``blocks``; ``stop``: None breaks off before its end."""
+    """Return the events of a message with ``blocks``. If ``stop`` is None, the stream breaks off before the end of the
+    message."""
     usage = {"input_tokens": 40, "cache_read_input_tokens": 2, "output_tokens": 1}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-1", "content": [],
                "stop_reason": None, "stop_sequence": None, "usage": usage}  # fmt: skip
@@ -69,7 +70,7 @@ def streamed(*blocks: list[Json], **how: Any) -> bytes:
 
 
 def whole(*blocks: list[Json], **how: Any) -> Json:
-    """The message that the stream of ``blocks`` contains."""
+    """Return the message that the stream of ``blocks`` contains."""
     message = message_of(streamed(*blocks, **how))
     assert message is not None
     return message
@@ -104,7 +105,7 @@ async def unary(bench: Bench, **fields: Any) -> Json:
 
 
 def parsed(data: bytes) -> list[Json]:
-    """The events of a stream; each must be under its own name."""
+    """Return the events of a stream. Each ``event`` line must match the event's type."""
     made = []
     for block in data.decode().split("\n\n"):
         if block:
@@ -119,7 +120,8 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def is_well_formed(made: Sequence[Json]) -> bool:
-    """Blocks are numbered from zero without gaps, one at a time, each closed, with nothing outside of them."""
+    """Return whether the blocks are numbered from zero without gaps, sent one at a time and all closed, with nothing
+    outside them."""
     opened, number = False, -1
     for event in made:
         match event["type"]:

@@ -1,8 +1,9 @@
-"""Replies against the schemas that OpenAI and Anthropic publish with their SDKs, more strictly than the SDKs do.
+"""Validates replies against the schemas that OpenAI and Anthropic publish with their SDKs, more strictly than the SDKs
+do.
 
-The SDKs build their objects without validating them; clients built on them (pydantic-ai, LiteLLM, AI SDK) validate, and
-reject a whole reply for one value. ``faults`` names each value that a schema doesn't allow, and each field that it
-doesn't know unless the gateway documents it.
+The SDKs build their objects without validating them. Clients built on them (pydantic-ai, LiteLLM, AI SDK) do validate,
+and reject a whole reply because of one value. ``faults`` lists each value that a schema doesn't allow, and each unknown
+field that the gateway doesn't document.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,13 +57,13 @@ OURS: Mapping[str, frozenset[str]] = {
     ),
     "messages": frozenset({"grounding"}),
 }
-"""The documented fields of the gateway, by their paths without indices."""
+"""The gateway's documented fields, by their paths without indices."""
 
 
 def faults(
     api: str, replies: Sequence[Mapping[str, Any]], *, streamed: bool, unknown_fields: bool = False
 ) -> list[str]:
-    """The schema errors in the JSON objects of a reply: its body, or its events in order. ``unknown_fields`` are
+    """Return the schema errors in the JSON objects of a reply: its body, or its events in order. ``unknown_fields`` are
     allowed."""
     adapter: TypeAdapter[Any] = TypeAdapter((STREAMED if streamed else WHOLE)[api])
     found = []
@@ -78,7 +79,7 @@ def faults(
 
 
 def _validated(api: str, reply: Mapping[str, Any], adapter: TypeAdapter[Any], *, streamed: bool) -> Any:
-    """The model of a body or an event. Some documented fields are missing from the SDKs."""
+    """Return the validated model of a body or an event. Some documented fields are missing from the SDKs."""
     if reply.get("type") == "ping":
         return None
     if reply.get("error") and api != "responses":
@@ -99,7 +100,7 @@ def _path(loc: Sequence[str | int]) -> str:
 
 
 def _extras(value: Any, path: str = "") -> Iterator[str]:
-    """The paths of the fields that aren't in a model."""
+    """Yield the paths of the fields that aren't in a model."""
     if isinstance(value, BaseModel):
         for name in value.model_extra or {}:
             yield f"{path}{name}"

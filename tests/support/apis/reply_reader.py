@@ -1,4 +1,5 @@
-"""How a client reads the gateway's stream: strictly by the grammar of server-sent events, then by OpenAI's format."""
+"""Reads the gateway's stream as a client does: strictly by the grammar of server-sent events, then by OpenAI's
+format."""
 
 import json
 import re
@@ -24,7 +25,7 @@ class Frame:
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """A stream as read by the client."""
+    """A stream, as read by the client."""
 
     raw: bytes
     frames: list[Frame]
@@ -56,22 +57,22 @@ class Reading:
 
     @property
     def empty_frames(self) -> int:
-        """Frames that an SDK may read as an event without content: empty data, or fields without data."""
+        """The number of frames that an SDK may read as an event without content: empty data, or fields without data."""
         return sum(frame.data == b"" or (frame.data is None and bool(frame.fields)) for frame in self.frames)
 
     def choices(self, index: int = 0) -> list[dict[str, Any]]:
-        """The pieces of one choice, in order."""
+        """Return the pieces of one choice, in order."""
         return [choice for chunk in self.chunks for choice in chunk["choices"] if choice["index"] == index]
 
     def deltas(self, index: int = 0) -> list[dict[str, Any]]:
         return [choice.get("delta") or {} for choice in self.choices(index)]
 
     def text(self, index: int = 0, name: str = "content") -> str:
-        """The joined text of one choice; of typed parts, only those of type text."""
+        """Return the joined text of one choice. Typed parts count only if they are of type text."""
         return "".join(_text(delta.get(name)) for delta in self.deltas(index))
 
     def finishes(self, index: int = 0) -> list[str]:
-        """Every finish reason of one choice that ends it (an empty string doesn't)."""
+        """Return every finish reason that ends one choice (an empty string doesn't)."""
         return [choice["finish_reason"] for choice in self.choices(index) if choice.get("finish_reason")]
 
     @property
@@ -80,7 +81,7 @@ class Reading:
         return [chunk for chunk in self.chunks if chunk.get("usage")]
 
     def tokens(self, index: int = 0) -> list[str]:
-        """The tokens of all log-probabilities of one choice."""
+        """Return the tokens of all log-probabilities of one choice."""
         return [
             entry["token"]
             for choice in self.choices(index)
@@ -92,7 +93,7 @@ class Reading:
 
     @property
     def grounding(self) -> dict[str, Any]:
-        """The summary: the last ``grounding`` object of the stream that has a verdict."""
+        """The summary: the last ``grounding`` object in the stream that has a verdict."""
         found = [chunk["grounding"] for chunk in self.chunks if "verdict" in chunk.get("grounding", {})]
         if not found:
             raise AssertionError(f"no grounding summary in {self.raw[-2000:]!r}")
@@ -101,7 +102,7 @@ class Reading:
 
     @property
     def claims(self) -> list[dict[str, Any]]:
-        """Claims that arrived with the text, without the summary."""
+        """The claims that arrived with the text, without those in the summary."""
         return [
             claim
             for chunk in self.chunks
@@ -113,7 +114,7 @@ class Reading:
         return [entry for delta in self.deltas(index) for entry in delta.get("annotations") or ()]
 
     def where(self, text: str, index: int = 0) -> int:
-        """The number of the first chunk at which ``text`` is complete."""
+        """Return the number of the first chunk after which ``text`` is complete."""
         joined = ""
         for number, chunk in enumerate(self.chunks):
             for choice in chunk["choices"]:
@@ -131,7 +132,7 @@ def _text(content: Any) -> str:
 
 
 def read_stream(raw: bytes) -> Reading:
-    """Parse the bytes of a stream by the grammar, and reject unfinished frames."""
+    """Parse the bytes of a stream according to the grammar. Reject unfinished frames."""
     frames: list[Frame] = []
     block: list[bytes] = []
     lines = _LINE_END.split(raw)
@@ -168,7 +169,7 @@ def _frame(lines: list[bytes]) -> Frame:
 
 
 def read_with_sdk(raw: bytes) -> list[ChatCompletionChunk]:
-    """The official SDK's reading of the same bytes. Raises the SDK's exceptions."""
+    """Read the same bytes with the official SDK. Raises the SDK's exceptions."""
 
     def answer(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=raw)

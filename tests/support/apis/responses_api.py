@@ -32,7 +32,7 @@ Event = dict[str, Any]
 
 
 def message(*texts: str, item_id: str = "msg_1", status: str = "completed", **part: Any) -> dict[str, Any]:
-    """An output message with a text part for each of ``texts``."""
+    """Return an output message with a text part for each of ``texts``."""
     content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": [], **part} for text in texts]
     return {"id": item_id, "type": "message", "status": status, "role": "assistant", "content": content}
 
@@ -43,7 +43,7 @@ def refusal(text: str) -> dict[str, Any]:
 
 
 def response(*items: Mapping[str, Any], status: str = "completed", **fields: Any) -> dict[str, Any]:
-    """A whole response."""
+    """Return a whole response."""
     return {
         "id": "resp_1",
         "object": "response",
@@ -68,7 +68,7 @@ def words(text: str) -> list[str]:
 
 
 def events(body: Mapping[str, Any], *, pieces: Mapping[tuple[int, int], Sequence[str]] | None = None) -> list[Event]:
-    """The stream of ``body``; ``pieces`` are the deltas of a text part, by default its words."""
+    """Return the stream of ``body``. ``pieces`` maps text parts to their deltas, which are otherwise the words."""
     begun = {**body, "status": "in_progress", "output": [], "usage": None}
     made: list[Event] = [
         {"type": "response.created", "response": begun},
@@ -121,12 +121,12 @@ def sse(made: Iterable[Mapping[str, Any]], *, named: bool = True, end: str = "\n
 
 
 def said(*texts: str, **fields: Any) -> bytes:
-    """A stream of one message with ``texts``, one part each."""
+    """Return a stream of one message with a part for each of ``texts``."""
     return sse(events(response(message(*texts), **fields)))
 
 
 def read(data: bytes) -> list[Event]:
-    """The events of a stream; each must be under its own name."""
+    """Return the events of a stream. An ``event`` line, if present, must match the event's type."""
     found = []
     for block in data.decode().replace("\r\n", "\n").split("\n\n"):
         lines = [line for line in block.split("\n") if line and not line.startswith(":")]
@@ -147,19 +147,19 @@ def of(found: Iterable[Event], kind: str) -> list[Event]:
 
 
 def shown(found: Iterable[Event], place: tuple[int, int] | None = None) -> str:
-    """The text of the deltas, of one part or of all."""
+    """Return the text of the deltas of one part, or of all parts."""
     deltas = of(found, "output_text.delta")
     return "".join(d["delta"] for d in deltas if place in (None, (d["output_index"], d["content_index"])))
 
 
 def output_text(body: Mapping[str, Any]) -> str:
-    """All text of a whole response."""
+    """Return all text in a whole response."""
     parts = [part for item in body["output"] if item["type"] == "message" for part in item["content"]]
     return "".join(part["text"] for part in parts if part["type"] in ("output_text", "text"))
 
 
 def consistent(found: Sequence[Event]) -> None:
-    """Numbers increase from 0 without gaps, and repeated text equals the text shown before."""
+    """Check that sequence numbers increase from 0 without gaps, and that repeated text equals the text shown before."""
     assert [event["sequence_number"] for event in found] == list(range(len(found)))
     for event in of(found, "output_text.done"):
         assert event["text"] == shown(found, (event["output_index"], event["content_index"]))

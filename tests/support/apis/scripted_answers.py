@@ -1,4 +1,4 @@
-"""Well-formed answers of an upstream, streamed and whole, for some text."""
+"""Well-formed upstream answers with given texts, streamed and whole."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _HEAD = {"id": "chatcmpl-1", "created": 1790000000, "model": "test-model-1", "sy
 
 
 def whole(*texts: str, finish: str = "stop", message: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A ``chat.completion`` with one choice for each text."""
+    """Return a ``chat.completion`` with one choice for each text."""
     choices = [
         {
             "index": index,
@@ -35,7 +35,7 @@ def chunk(index: int, delta: Mapping[str, Any], finish: str | None = None) -> by
 
 
 def streamed(*texts: str, finish: str = "stop", usage: bool = False) -> list[bytes]:
-    """The same as a stream, word by word, with alternating choices."""
+    """Return the same as a stream, word by word, with alternating choices."""
     words = [re.findall(r"\s*\S+|\s+$", text) for text in texts]
     chunks = [chunk(index, {"role": "assistant", "content": ""}) for index in range(len(texts))]
     for turn in range(max(map(len, words), default=0)):
@@ -47,7 +47,7 @@ def streamed(*texts: str, finish: str = "stop", usage: bool = False) -> list[byt
 
 
 def answer(*texts: str, stream: bool, **options: Any) -> Reply:
-    """The upstream's answer with these texts."""
+    """Return the upstream's answer with these texts."""
     if stream:
         return Reply(chunks=streamed(*texts, **options), pause_s=0)
     options.pop("usage", None)

@@ -1,4 +1,4 @@
-"""The stream cases of ``cases/stream``, read into values."""
+"""Reads the stream cases in ``cases/stream``."""
 
 import base64
 import json
@@ -30,7 +30,7 @@ class StreamCase:
 
 
 def load(case_id: str) -> StreamCase:
-    """The case with this id."""
+    """Return the case with this id."""
     raw = json.loads((FOLDER / f"{case_id}.json").read_text(encoding="utf-8"))
     return StreamCase(
         id=raw["id"],
@@ -46,12 +46,12 @@ def load(case_id: str) -> StreamCase:
 
 
 def case_ids() -> list[str]:
-    """The ids of all cases, in order."""
+    """Return the ids of all cases, in order."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def expand(entries: Sequence[Any], number: int | None = None) -> Iterator[bytes]:
-    """The writes for ``entries``, whose forms are in ``cases/stream/README.md``."""
+    """Yield the upstream's writes for ``entries``; ``cases/stream/README.md`` describes their forms."""
     for entry in entries:
         match entry:
             case str():

@@ -1,4 +1,4 @@
-"""The modes in which a stream case is run, and how to call them."""
+"""The modes in which a stream case is run, and functions to run it."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from tests.support.gateways.live_gateway import Gateway
 from tests.support.gateways.mock_upstream import Reply
 
 MODES = ("pass", "hold", "live", "final")
-"""``pass``: no documents, no policy. The other modes have documents, and a grounding policy that observes,
-with that ``stream_mode``."""
+"""``pass`` has no documents and no policy. The other modes have documents, and a grounding policy that only observes
+and has that ``stream_mode``."""
 
 GOVERNED = MODES[1:]
 
@@ -20,7 +20,7 @@ ANY_DOCUMENT = "A document that the judge of these tests knows by heart."
 
 
 def reply_of(case: StreamCase, **changes: Any) -> Reply:
-    """The upstream's writes in the case."""
+    """Return the upstream's writes in the case."""
     fields: dict[str, Any] = {"status": case.status, "headers": case.headers, "chunks": case.chunks, **changes}
     return Reply(**fields)
 
@@ -33,7 +33,7 @@ def documents_of(case: StreamCase) -> list[dict[str, Any]]:
 
 
 def body_of(gateway: Gateway, case: StreamCase, mode: str, rules: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The case's request in ``mode``; ``rules`` replace the observing ones."""
+    """Return the case's request in ``mode``. ``rules`` replace the rules that only observe."""
     if mode == "pass":
         return case.request
     agent = gateway.agent(grounding={**(OBSERVE if rules is None else rules), "stream_mode": mode})

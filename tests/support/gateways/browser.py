@@ -1,4 +1,5 @@
-"""A real Chromium on a real dashboard. Reports errors, requests to other hosts, accessibility and layout faults."""
+"""Opens a real dashboard in a real Chromium. Reports errors, requests to other hosts, and accessibility and layout
+faults."""
 
 import os
 import shutil
@@ -23,7 +24,8 @@ TIMEOUT_MS = 90_000
 
 @contextmanager
 def sign_in(gateway: Gateway, token: str = ADMIN_TOKEN) -> Iterator[httpx.Client]:
-    """A client that has signed in as a browser would. ``client.headers`` contains the CSRF token for changes."""
+    """Yield a client that has signed in as a browser would. ``client.headers`` contains the CSRF token that changes
+    require."""
     with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", timeout=30) as client:
         form = client.get("/dashboard/sign-in").text
         answer = client.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": token})
@@ -33,13 +35,13 @@ def sign_in(gateway: Gateway, token: str = ADMIN_TOKEN) -> Iterator[httpx.Client
 
 
 def csrf_of(page: str) -> str:
-    """The CSRF token in the first form of a page."""
+    """Return the CSRF token in the first form of a page."""
     return page.partition('name="csrf" value="')[2].partition('"')[0]
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A headless Chromium; skips the test if Chromium or the extra is missing."""
+    """Yield a headless Chromium. Skips the test if Chromium or the extra is missing."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pages in a browser: needs the extra 'browser'")
     names = ("chromium", "chromium-browser", "google-chrome")
     path = os.environ.get("GROUNDLANE_TEST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
@@ -56,8 +58,9 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **options: Any) -> Iterator[Any]:
-    """A page in a new browser context, signed in as ``client``. Fails at the end if there was an error on the console,
-    a response of 500 or more, or a request to another host. ``options``: of the context, such as ``viewport``.
+    """Yield a page in a new browser context, signed in as ``client``. Fails at the end if there was an error on the
+    console, a response with a status of 500 or higher, or a request to another host. ``options`` are the context's,
+    such as ``viewport``.
 
     ``page.wait_for_function`` doesn't work: it evaluates a string in the page, which the content security policy
     forbids."""
@@ -67,13 +70,13 @@ def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **opt
     )
     context.set_default_timeout(TIMEOUT_MS)
     if client is not None:
-        # Only the session cookie: another test may have chosen a theme with the same client.
+        # Copy only the session cookie, because another test may have chosen a theme with the same client.
         context.add_cookies([{"name": COOKIE, "value": client.cookies[COOKIE], "url": f"http://{host}/dashboard"}])
     page = context.new_page()
     faults: list[str] = []
 
     def got(response: Any) -> None:
-        # A page that reports a form's errors is no fault; a missing file is.
+        # A page that reports errors in a form isn't a fault; a missing file is.
         pages = response.request.resource_type in ("document", "fetch", "xhr")
         if response.status >= (500 if pages else 400):
             faults.append(f"{response.status}: {response.url}")
@@ -100,7 +103,8 @@ def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **opt
 
 
 def check(page: Any) -> None:
-    """The page has no serious accessibility violation (axe-core), doesn't scroll sideways and has no layout fault."""
+    """Check that the page has no serious accessibility violations (axe-core) or layout faults, and doesn't scroll
+    sideways."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core: needs the extra 'browser'")
     found = axe.Axe().run(page).response["violations"]
     serious = [
@@ -140,7 +144,8 @@ _LAYOUT_FAULTS = """() => {
 
 
 def check_everywhere(page: Any) -> None:
-    """``check`` on wide screens, a desktop and a phone, in light and dark: every layout and every colour."""
+    """Run ``check`` on a wide screen, a desktop and a phone, in light and dark, to cover every layout and every
+    colour."""
     for viewport, scheme in ((FULL_HD, "dark"), (WIDE, "light"), (DESKTOP, "light"), (PHONE, "dark")):
         page.set_viewport_size(viewport)
         page.emulate_media(color_scheme=scheme)

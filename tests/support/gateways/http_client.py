@@ -15,7 +15,7 @@ READ_TIMEOUT_S = 20.0
 
 
 class Call:
-    """A request in progress. Nothing is read before a caller asks for it."""
+    """A request in progress. Nothing is read until the caller asks for it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Call:
 
     @property
     def response(self) -> HTTPResponse:
-        """The head of the response; waits for it."""
+        """The head of the response. Waits until it has arrived."""
         if self._response is None:
             self._response = self._connection.getresponse()
         return self._response
@@ -77,13 +77,13 @@ class Call:
         return value
 
     def read_some(self, most: int = 65536) -> bytes:
-        """The data received so far, after waiting for at least one byte; empty at the end."""
+        """Wait for at least one byte, and return the data received; return b"" at the end."""
         data = self.response.read1(most)
         self._raw += data
         return data
 
     def read_until(self, needle: bytes) -> bytes:
-        """Read until ``needle`` arrives; return everything so far."""
+        """Read until ``needle`` arrives, and return everything so far."""
         while needle not in self._raw:
             if not self.read_some():
                 raise AssertionError(f"the answer ended without {needle!r}: {self._raw[-1000:]!r}")
@@ -98,7 +98,7 @@ class Call:
         return json.loads(self.read_all())
 
     def reading(self) -> Reading:
-        """The whole stream, parsed."""
+        """Read the whole stream and return it parsed."""
         return read_stream(self.read_all())
 
     def abort(self) -> None:

@@ -31,7 +31,7 @@ UNKNOWN = "Bicycles may be parked behind the canteen."
 DOCUMENTS = [{"id": "hr-7", "text": TRUE, "source": "hr.pdf", "relevance_score": 0.9, "age_days": 3}]
 URL = "https://hr.test/7"
 LINKED = [{**DOCUMENTS[0], "url": URL}]
-"""The same with a URL: chat messages have annotations only for documents with one."""
+"""The same with a URL, because chat messages have annotations only for documents that have one."""
 
 
 def verdict(evidence: str, claim: str) -> Probabilities:
@@ -54,7 +54,7 @@ def sse(*chunks: Mapping[str, Any] | str, done: bool = True) -> bytes:
 
 
 def said(*texts: str, finish: str | None = "stop", usage: bool = False) -> bytes:
-    """A stream with ``texts``, one chunk each."""
+    """Return a stream with a chunk for each of ``texts``."""
     chunks = [chunk({"role": "assistant", "content": ""}), *(chunk({"content": text}) for text in texts)]
     if finish:
         chunks.append(chunk({}, finish))
@@ -62,7 +62,7 @@ def said(*texts: str, finish: str | None = "stop", usage: bool = False) -> bytes
 
 
 def whole(*texts: str, **message: Any) -> dict[str, Any]:
-    """A completion with a choice for each of ``texts``."""
+    """Return a completion with a choice for each of ``texts``."""
     choices = [
         {"index": i, "message": {"role": "assistant", "content": text, **message}, "finish_reason": "stop"}
         for i, text in enumerate(texts)
@@ -107,7 +107,7 @@ class Bench:
         return await self.gateway.respond(GatewayRequest(adapter=ChatAdapter(), parsed=parsed, headers=[]))
 
     async def stream(self, **fields: Any) -> list[dict[str, Any] | str]:
-        """Request a stream; return its frames, decoded (``[DONE]`` and comments unchanged)."""
+        """Request a stream, and return its frames decoded (``[DONE]`` and comments unchanged)."""
         return frames(await self.stream_bytes(**fields))
 
     async def stream_bytes(self, **fields: Any) -> bytes:
@@ -170,8 +170,8 @@ async def bench(
     scorer: bool = True,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Bench:
-    """A gateway whose upstream gives ``answer``: a stream, a completion, or the result of a function of the request.
-    ``scorer``: False removes the cross-encoder."""
+    """Return a gateway whose upstream gives ``answer``: a stream, a completion, or the result of a function of the
+    request. If ``scorer`` is False, there is no cross-encoder."""
     forwarded: list[httpx.Request] = []
 
     def handle(request: httpx.Request) -> httpx.Response:

@@ -15,7 +15,7 @@ class QuietHandler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("content-length", "0")))
 
     def respond(self, status: int, content: bytes, **headers: str) -> None:
-        """``headers``: with underscores for hyphens."""
+        """Send a response. The names in ``headers`` have underscores instead of hyphens."""
         self.send_response(status)
         for name, value in {**headers, "content-length": str(len(content))}.items():
             self.send_header(name.replace("_", "-"), value)
@@ -31,7 +31,7 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 @contextmanager
 def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Serve with ``handler``; yields the URL without a path."""
+    """Serve with ``handler``, and yield the URL without a path."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""A real gateway on a loopback port: uvicorn in a thread, a fresh SQLite file, a judge that knows the answers."""
+"""A real gateway on a loopback port: uvicorn in a thread, a fresh SQLite file, and a judge that knows the answers."""
 
 import asyncio
 import itertools
@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 
 def eventually(check: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
-    """The first result of ``check`` that is not None. Fails at the deadline, naming ``what``."""
+    """Return the first result of ``check`` that isn't None. Fails at the deadline, with a message that names
+    ``what``."""
     end = time.monotonic() + deadline_s
     tick = threading.Event()
     while (found := check()) is None:
@@ -122,7 +123,7 @@ class Gateway:
             raise AssertionError("the gateway did not stop")
 
     def reset(self) -> None:
-        """Reset upstream and judge after the last test."""
+        """Release and reset the judge after the previous test."""
         self.judge.release()
         self.judge.reset()
 
@@ -142,7 +143,7 @@ class Gateway:
         return policy
 
     def agent(self, **rules: Mapping[str, Any]) -> str:
-        """Create policies for a new agent, one for each named category; return the agent's name."""
+        """Create policies for a new agent, one for each named category, and return the agent's name."""
         name = f"agent-{next(self._names)}"
         for category, values in rules.items():
             self.policy(category, values, scope={"agents": [name]})
@@ -159,7 +160,7 @@ class Gateway:
         headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Call:
-        """Send a request; ``body`` as JSON unless it is bytes."""
+        """Send a request, with ``body`` as JSON unless it is bytes."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body, ensure_ascii=False).encode()
         merged = {"content-type": "application/json", "authorization": "Bearer sk-client-key", **(headers or {})}
         return Call(self.port, method, path, data, merged, **options)
@@ -167,7 +168,7 @@ class Gateway:
     # The event log
 
     def trace(self, request_id: str) -> "Trace":
-        """The event log's data on a request, as soon as it is available."""
+        """Return the event log's data on a request as soon as it is available."""
 
         def look() -> dict[str, Any] | None:
             response = self.admin.get(f"/requests/{request_id}")
@@ -180,7 +181,7 @@ class Gateway:
         return Trace(eventually(look, f"row of request {request_id}"))
 
     def rows(self, count: int, **filters: Any) -> list[dict[str, Any]]:
-        """The matching request rows, as soon as there are at least ``count``."""
+        """Return the matching request rows as soon as there are at least ``count``."""
 
         def look() -> list[dict[str, Any]] | None:
             response = self.admin.get("/requests", params={"limit": 200, **filters})
@@ -206,13 +207,13 @@ class Trace:
         ]
 
     def phases(self, category: str) -> list[str]:
-        """The phases in which policies of ``category`` decided, in order."""
+        """Return the phases in which policies of ``category`` decided, in order."""
         return [decision["phase"] for decision in self.decisions if decision["category"] == category]
 
 
 @contextmanager
 def gateways(folder: Path) -> Iterator[Callable[..., Gateway]]:
-    """A function that starts a gateway with the given settings in a folder of its own."""
+    """Yield a function that starts a gateway with given settings in a folder of its own."""
     started: list[Gateway] = []
 
     def start(**settings: Any) -> Gateway:

@@ -1,8 +1,8 @@
 """A scripted chat-completions server on loopback, with a judge that obeys every instruction.
 
-The judge models the weakest possible LLM: it follows any instruction outside the delimiters of its data.
-Inside them it reads, and judges by a predictable rule: a claim that is in a source is supported, a claim that differs
-from a source's sentence only in its numbers is contradicted, and any other is unverifiable.
+The judge models the weakest possible LLM: it follows any instruction outside the delimiters of its data. The data
+inside them, it judges by a predictable rule: a claim that occurs in a source is supported, a claim that differs from a
+source's sentence only in its numbers is contradicted, and any other claim is unverifiable.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ class Closeable(Protocol):
 
 @dataclass
 class JudgeServer:
-    """``answer`` creates the answer to a request's body. ``requests`` has the bodies, ``headers`` and ``paths`` the
-    rest; ``clients`` are closed with it."""
+    """The server. ``answer`` creates the answer to a request's body. ``requests`` has the bodies of the requests, and
+    ``headers`` and ``paths`` have their headers and paths. ``clients`` are closed together with the server."""
 
     answer: Callable[[dict[str, Any]], Answer | Awaitable[Answer]]
     url: str = ""
@@ -99,7 +99,7 @@ async def serve(answer: Callable[[dict[str, Any]], Answer | Awaitable[Answer]]) 
 
 
 def obedient(body: dict[str, Any]) -> str:
-    """The judge's answer to a request for a verdict, a score, verdicts on statements, or a sentence's claims."""
+    """Return the judge's answer to a request for a verdict, a score, verdicts on statements, or a sentence's claims."""
     system, user = (message["content"] for message in body["messages"])
     parts, outside = fenced(system, user)
     orders = _orders(outside)
@@ -132,7 +132,8 @@ def obedient(body: dict[str, Any]) -> str:
 
 
 def fenced(system: str, user: str) -> tuple[list[tuple[str, str]], str]:
-    """The text between the delimiters that the system message announces, by kind, and all text outside them."""
+    """Return the texts between the delimiters that the system message announces, with their kinds, and all text
+    outside."""
     nonce = re.search(r"between <data-(\w+) \.\.\.> and </data-\1>", system)
     assert nonce is not None, "no marks were announced"
     found: list[tuple[str, str]] = []
@@ -152,7 +153,8 @@ _OURS = (
 
 
 def _orders(outside: str) -> str | None:
-    """Instructions outside the delimiters that aren't the gateway's: any such line is an instruction to repeat it."""
+    """Obey any line outside the delimiters that isn't the gateway's: return "supported". Return None if there is no
+    such line."""
     for line in outside.splitlines():
         if line.strip() and not any(ours.fullmatch(line.strip()) for ours in _OURS):
             return "supported"

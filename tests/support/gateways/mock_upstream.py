@@ -1,7 +1,7 @@
-"""A scripted upstream: handwritten HTTP/1.1 on loopback, so that it can do what no well-behaved server does.
+"""A scripted upstream: handwritten HTTP/1.1 on loopback, so that it can do things that no well-behaved server does.
 
-It runs in a separate thread and is controlled from the test by plain calls. Events (``Exchange.peer_closed``,
-``Exchange.release``) determine the order, not pauses.
+It runs in a separate thread and is controlled from the test by plain calls. The order of steps is determined by events
+(``Exchange.peer_closed``, ``Exchange.release``), not by pauses.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ EVENT_STREAM: Mapping[str, str] = {"content-type": "text/event-stream; charset=u
 JSON: Mapping[str, str] = {"content-type": "application/json"}
 SEND_BUFFER = 64 * 1024
 DEADLINE_S = 20.0
-"""The time limit for something that should happen at once."""
+"""The time limit for things that should happen at once."""
 
 
 class End(Enum):
@@ -35,10 +35,11 @@ class End(Enum):
 class Reply:
     """The upstream's answer to one request.
 
-    ``chunks`` are written one at a time, each flushed, ``pause_s`` apart; ``delays_s`` are waited before each of
-    them (0 for missing ones). ``gated``: each chunk is sent only when the test releases it. ``hold_head``: status and
-    headers are sent with the first chunk. ``chunked``: chunked framing; otherwise the end of the connection
-    ends the body (unless ``headers`` have a content-length). ``accept``: False closes the connection before any byte.
+    ``chunks`` are written and flushed one at a time, ``pause_s`` apart. ``delays_s`` are additional delays before the
+    chunks; missing ones are 0. With ``gated``, each chunk is sent only when the test releases it. With ``hold_head``,
+    the status and headers are sent together with the first chunk. With ``chunked``, the body has chunked framing;
+    otherwise, the end of the connection ends the body, unless ``headers`` have a content-length. If ``accept`` is
+    False, the connection is closed before any byte is sent.
     """
 
     status: int = 200
@@ -54,7 +55,7 @@ class Reply:
 
 
 def json_reply(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
-    """A whole JSON body with its content-length."""
+    """Return a reply with a whole JSON body and its content-length."""
     data = json.dumps(body, ensure_ascii=False).encode()
     merged = {**JSON, "content-length": str(len(data)), **(headers or {})}
     return Reply(status=status, headers=merged, chunks=(data,))
@@ -70,15 +71,15 @@ class Exchange:
         self.body = body
         self.written = 0
         self.peer_closed = threading.Event()
-        """The peer disconnected before the answer ended."""
+        """Set when the peer disconnects before the answer has ended."""
         self.ended = threading.Event()
-        """The answer has ended, in whatever way."""
+        """Set when the answer has ended, however it ended."""
         self._progress = threading.Condition()
         self._loop = asyncio.get_running_loop()
         self._permits = asyncio.Semaphore(0)
 
     def header(self, name: str) -> str | None:
-        """The value of a request header; its name in any case."""
+        """Return the value of a request header, given its name in any case."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     @property
@@ -122,7 +123,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class ScriptedUpstream:
-    """The server. ``script`` sets the answers; ``exchanges`` are the received requests."""
+    """The server. ``script`` sets the answers, and ``exchanges`` has the requests received."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
@@ -154,14 +155,15 @@ class ScriptedUpstream:
         self._thread.join(DEADLINE_S)
 
     def script(self, *replies: Reply) -> None:
-        """Reset; answer the next requests with ``replies`` in turn, and every later one with the last."""
+        """Reset the server. Answer the next requests with ``replies`` in turn, and every later one with the last of
+        them."""
         with self._arrived:
             self.exchanges.clear()
             self._replies = deque(replies[:-1])
             self._default = replies[-1]
 
     def wait_exchange(self, index: int = 0) -> Exchange:
-        """The request number ``index`` since the last ``script``, as soon as it has arrived."""
+        """Return request number ``index`` since the last call of ``script``, as soon as it has arrived."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: len(self.exchanges) > index, DEADLINE_S):
                 raise AssertionError(f"the upstream got {len(self.exchanges)} requests, not {index + 1}")
@@ -213,7 +215,7 @@ class ScriptedUpstream:
             writer.close()
 
     async def _exchange(self, reader: _Reader, writer: asyncio.StreamWriter) -> bool:
-        """Read one request and answer it. Returns whether the connection stays open for another."""
+        """Read one request and answer it. Return whether the connection stays open for another."""
         exchange = await _read_request(reader)
         with self._arrived:
             reply = self._replies.popleft() if self._replies else self._default
@@ -291,14 +293,14 @@ async def _answer(reply: Reply, exchange: Exchange, writer: asyncio.StreamWriter
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close so that the peer sees a reset rather than an end."""
+    """Close the connection so that the peer sees a reset rather than an end."""
     sock = writer.transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 def closed_port() -> int:
-    """A loopback port on which nothing listens."""
+    """Return a loopback port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

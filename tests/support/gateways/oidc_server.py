@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider on a loopback port, which signs with its own keys and can be told to misbehave."""
+"""A small OpenID Connect provider on a loopback port. It signs with its own keys and can be told to misbehave."""
 
 import base64
 import hashlib
@@ -93,12 +93,12 @@ class _Handler(QuietHandler):
 
 
 def unsigned(header: dict[str, Any], claims: dict[str, Any]) -> str:
-    """An ID token with ``alg: none``."""
+    """Return an ID token with ``alg: none``."""
     parts = ({**header, "alg": "none"}, claims)
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
     return ".".join([*encoded, ""])
 
 
 def symmetric(text: str) -> OctKey:
-    """A key that anybody who knows ``text`` can sign with."""
+    """Return a key that anybody who knows ``text`` can sign with."""
     return OctKey.import_key(text)

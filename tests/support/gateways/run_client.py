@@ -45,7 +45,7 @@ class Run:
         return dict(response.json())
 
     def events(self, count: int, **filters: Any) -> list[Body]:
-        """The run's decisions in the event log, oldest first, as soon as there are ``count``."""
+        """Return the run's decisions in the event log, oldest first, as soon as there are ``count``."""
 
         def look() -> list[Body] | None:
             response = self._gateway.admin.get("/events", params={"run_id": self.id, "limit": 500, **filters})
@@ -65,12 +65,12 @@ class Run:
 
 
 def told(answer: Body) -> list[tuple[str, str, str, str | None]]:
-    """Phase, action, reason and reason code of each decision in a response."""
+    """Return the phase, action, reason and reason code of each decision in a response."""
     return [(d["phase"], d["action"], d["reason"], d["reason_code"]) for d in answer["decisions"]]
 
 
 def blocked(answer: Body) -> tuple[str, str | None, Body]:
-    """Reason, reason code and metadata of the blocking decision; fails without one."""
+    """Return the reason, reason code and metadata of the blocking decision. Fails if there is none."""
     if answer["blocked_by"] is None or answer["action"] != "block":
         raise AssertionError(f"not blocked: {answer}")
     decision = answer["blocked_by"]

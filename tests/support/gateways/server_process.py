@@ -15,13 +15,13 @@ import httpx
 
 LIMIT_S = 120.0
 ROOT = Path(__file__).parents[3]
-"""These sources, even if the package is installed."""
+"""The root of this source tree, which is used even if the package is installed."""
 _RUNNING = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
 
 
 class Process:
-    """The child. ``lines`` are its stderr output, ``url`` is its address; ``settings`` become its environment, together
-    with ``environment``."""
+    """The child process. ``lines`` are its stderr output, and ``url`` is its address. ``settings`` and ``environment``
+    become its environment variables."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class Process:
     def wait_until_up(self) -> None:
         assert self._up.wait(LIMIT_S), "not up in time"
         assert self.url, "".join(self.lines)
-        # With several workers the port is known before any of them listens.
+        # With several workers, the port is known before any of them listens.
         deadline, tick = time.monotonic() + LIMIT_S, Event()
         while not self._answers():
             assert time.monotonic() < deadline, "no answer in time"
             tick.wait(0.05)
 
     def wait_for(self, *parts: str) -> None:
-        """Until it has written a line with all of ``parts``."""
+        """Wait until the process has written a line that contains all of ``parts``."""
         deadline, tick = time.monotonic() + LIMIT_S, Event()
         while not any(all(part in line for part in parts) for line in list(self.lines)):
             assert time.monotonic() < deadline, f"no line with {parts}"
@@ -94,7 +94,7 @@ class Process:
         return self.wait()
 
     def kill(self) -> None:
-        """Kill it with its workers, whatever its state."""
+        """Kill the process and its workers, regardless of their state."""
         if self.child.poll() is None:
             os.killpg(self.child.pid, signal.SIGKILL)
         self.wait()

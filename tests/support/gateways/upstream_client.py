@@ -17,7 +17,7 @@ from app.upstream.transport import AiohttpTransport
 loops = pytest.mark.parametrize(
     "anyio_backend", [("asyncio", {"use_uvloop": False}), ("asyncio", {"use_uvloop": True})], ids=["asyncio", "uvloop"]
 )
-"""On both event loops, which have different transports."""
+"""Runs a test on both event loops, because their transports differ."""
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
@@ -41,7 +41,7 @@ class Server:
 
 @asynccontextmanager
 async def serving(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    """A server that gives ``answer`` to every request, and records disconnects."""
+    """Yield a server that gives ``answer`` to every request and records disconnects."""
     server = Server()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -106,7 +106,7 @@ def closed_port() -> int:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Wait for a condition, for five seconds at most."""
+    """Wait for a condition to become true, for at most five seconds."""
     async with asyncio.timeout(5):
         for _ in iter(true, True):
             await asyncio.sleep(0.005)

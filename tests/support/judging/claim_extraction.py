@@ -1,4 +1,4 @@
-"""The extractor's claims of a whole text."""
+"""Extracts the claims in a whole text."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Cases and judges for tests of evaluations: small, and with scripted verdicts."""
+"""Small cases, and judges with scripted verdicts, for tests of evaluations."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ def case(
 
 
 def judge(script: ScriptedJudge | None = None, thresholds: Thresholds | None = None) -> CaseJudge:
-    """A judge that knows the three statements above."""
+    """Return a judge that knows the three statements above."""
     return CaseJudge(
         JudgeKind.CROSS_ENCODER,
         scorer=script or scripted(),
@@ -48,7 +48,7 @@ def evaluator(
 
 
 async def evaluate_all(evaluator: Evaluator, cases: Sequence[Case]) -> Sequence[CaseResult]:
-    """The results of ``cases``, all evaluated at once."""
+    """Evaluate all ``cases`` at once and return the results."""
     return await asyncio.gather(*map(evaluator.evaluate, cases))
 
 

@@ -16,8 +16,8 @@ Reply = tuple[str, Sequence[Chunk]]
 
 
 def replies() -> list[Reply]:
-    """Every other answer of the sample, each with the documents of three cases, so that there is something to fuse; and
-    a German one, about which the embedded judge isn't asked."""
+    """Return every other answer in the sample, each with the documents of three cases, so that there are several
+    windows to fuse. Also return a German reply, for which the embedded judge isn't asked."""
     cases = list(read_cases(SAMPLE))
     german = ("Der Turm steht in Paris. Er ist 330 Meter hoch.", [Chunk(id="t", text="Der Turm ist 300 Meter hoch.")])
     return [german] + [
@@ -35,7 +35,7 @@ async def report_on(checker: GroundingChecker, text: str, chunks: Sequence[Chunk
 
 
 async def reports(scorer: PairScorer, languages: Collection[str] | None) -> list[GroundingReport]:
-    """The verdicts of ``scorer`` on all replies, one after the other; closes it."""
+    """Check all replies with ``scorer``, one after another, and return the reports. Closes the scorer."""
     checker = GroundingChecker(BatchingScorer(scorer), languages=languages)
     try:
         await checker.start()

@@ -1,5 +1,5 @@
-"""Servers that implement the documented protocols of the cloud checks and of OpenAI-compatible servers, in process or
-on a port."""
+"""Servers that implement the documented protocols of the cloud checks and of OpenAI-compatible servers, either in
+process or on a port."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def supported(evidence: str, claim: str) -> bool:
 
 @dataclass
 class ServiceStandin:
-    """Answers as documented. ``script`` replaces the next answers; None means the documented answer."""
+    """Answers as documented. ``script`` replaces the next answers; None stands for the documented answer."""
 
     key: str = "the-key"
     script: list[Reply] = field(default_factory=list)
@@ -128,8 +128,8 @@ class Bedrock(ServiceStandin):
 
 @dataclass
 class Chat(ServiceStandin):
-    """A server of chat completions. ``read`` returns evidence and claim of a request, and ``write`` the tokens of the
-    answer, each with its alternatives."""
+    """A chat completions server. ``read`` returns the evidence and the claim in a request, and ``write`` returns the
+    tokens of the answer, each with its alternatives."""
 
     read: Callable[[Mapping[str, Any]], tuple[str, str]] = lambda body: _by_lines(body["messages"][-1]["content"])
     write: Callable[[bool], Sequence[Mapping[str, float]]] = lambda good: [
@@ -165,7 +165,7 @@ class Chat(ServiceStandin):
 
 
 def granite_pair(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Parse a request like the model's chat template."""
+    """Parse a request as the model's chat template does."""
     config = body["chat_template_kwargs"]["guardian_config"]
     if "criteria_id" in config:
         assert config == {"criteria_id": "groundedness"}
@@ -196,7 +196,7 @@ def lynx_answer(good: bool) -> Sequence[Mapping[str, float]]:
 
 @contextmanager
 def serving(standin: ServiceStandin) -> Iterator[str]:
-    """Serve ``standin`` on a loopback port; yields its base URL."""
+    """Serve ``standin`` on a loopback port, and yield its base URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

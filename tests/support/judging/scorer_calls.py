@@ -1,4 +1,4 @@
-"""Three claims about some text, and the verdicts of the stand-ins for servers."""
+"""Three claims about a text, and the verdicts that the stand-in servers give on them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -12,10 +12,10 @@ _LONGEST_HOLD_S = 30.0
 
 
 class KnowingJudge(ScriptedJudge):
-    """``labels`` maps part of a claim's text to its label; the first match counts, and a claim without a match is
-    ``default``. ``pairs_known`` takes precedence over ``labels``: it maps part of the evidence and
-    part of the claim to the probabilities. ``hold`` makes every answer wait until ``release``. ``asked``: it was
-    called since the last ``reset``."""
+    """A judge that knows its answers. ``labels`` maps part of a claim's text to the claim's label; the first match
+    counts, and claims without a match get ``default``. ``pairs_known`` maps part of the evidence and part of the claim
+    to the probabilities, and takes precedence over ``labels``. ``hold`` makes every answer wait until ``release``.
+    ``asked`` says whether the judge was called since the last ``reset``."""
 
     def __init__(self) -> None:
         super().__init__(self._answer_for)
@@ -38,7 +38,7 @@ class KnowingJudge(ScriptedJudge):
 
     @property
     def claims(self) -> list[str]:
-        """Every claim it judged, in order."""
+        """Every claim that the judge was asked about, in order."""
         return [claim for _, claim in self.pairs]
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:

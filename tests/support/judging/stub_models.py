@@ -1,4 +1,4 @@
-"""Small servers that implement the protocols of Text Embeddings Inference, vLLM and our own, as strictly as the
+"""Small servers that implement the protocols of Text Embeddings Inference, vLLM and Groundlane as strictly as the
 originals."""
 
 import json
@@ -13,7 +13,8 @@ THREE = {"0": "contradiction", "1": "entailment", "2": "neutral"}
 
 
 def opinion(evidence: str, claim: str) -> str:
-    """A claim with "no" contradicts, a repeated one follows, and any other is neutral."""
+    """Return the server's verdict: a claim with "no" is contradicted, a claim that repeats the evidence is entailed,
+    and any other is neutral."""
     words = claim.lower().replace(".", "").split()
     if {"no", "never", "usual"} & set(words):
         return "contradiction"
@@ -22,7 +23,7 @@ def opinion(evidence: str, claim: str) -> str:
 
 
 def probabilities(evidence: str, claim: str, names: Sequence[str]) -> list[float]:
-    """0.8 for the server's verdict; the others share the rest."""
+    """Return 0.8 for the server's verdict and equal shares of the rest for the others."""
     held = opinion(evidence, claim)
     return [0.8 if name == held else 0.2 / (len(names) - 1) for name in names]
 
@@ -33,7 +34,8 @@ def refusal(status: int, message: str) -> httpx.Response:
 
 @dataclass
 class Standin:
-    """Answers requests in process; ``sent`` has the requests, ``key`` is the bearer token that it requires."""
+    """Answers requests in process. ``sent`` has the requests, and ``key`` is the bearer token that the server
+    requires."""
 
     key: str | None = None
     prefix: str = ""
@@ -44,7 +46,7 @@ class Standin:
         return httpx.MockTransport(self._handle)
 
     def asked(self, path: str) -> list[Any]:
-        """The bodies sent to ``path``."""
+        """Return the bodies sent to ``path``."""
         return [body for where, body in self.sent if where == path]
 
     async def _handle(self, request: httpx.Request) -> httpx.Response:
@@ -61,7 +63,7 @@ class Standin:
 
 @dataclass
 class Tei(Standin):
-    """``/info`` and ``/predict``; a model with one label is a re-ranker there."""
+    """Serves ``/info`` and ``/predict``. A model with one label counts as a re-ranker."""
 
     id2label: Mapping[str, str] = field(default_factory=lambda: dict(THREE))
     max_input_length: int = 512
@@ -112,8 +114,8 @@ class Tei(Standin):
 
 @dataclass
 class Vllm(Standin):
-    """``/v1/models``, ``/classify`` and ``/score``. ``names`` in order; one name for a model with one class, none for
-    an embedding model. ``logits``: its scores have no sigmoid."""
+    """Serves ``/v1/models``, ``/classify`` and ``/score``. ``names`` are the labels in order; a model with one class
+    has one name, and an embedding model has none. With ``logits``, no sigmoid is applied to the scores."""
 
     names: Sequence[str] = ("entailment", "neutral", "contradiction")
     separator: str = "[SEP]"
@@ -150,14 +152,15 @@ class Vllm(Standin):
         return 0.9 if entailed else 0.1
 
     def _listed(self, rows: Sequence[Mapping[str, Any]]) -> httpx.Response:
-        # In any order: the place is in the index.
+        # The rows are in any order, because each has an index.
         data = [{"index": place, **row} for place, row in enumerate(rows)][::-1]
         return httpx.Response(200, json={"id": "x-1", "object": "list", "model": self.model, "data": data, "usage": {}})
 
 
 @dataclass
 class Own(Standin):
-    """``/info``, ``/judge`` and, with a ``tokenizer``, its endpoint. ``fuses``: it reads windows one at a time."""
+    """Serves ``/info``, ``/judge`` and, if there is a ``tokenizer``, ``/tokenizer``. With ``fuses``, it accepts
+    evidence as separate windows and scores each of them too."""
 
     languages: Sequence[str] | None = ("en",)
     model: str = "judge@1"

@@ -1,6 +1,6 @@
-"""Models of two layers with random weights, and tokenizers of the real classes, in the folder layout of the Hub.
+"""Two-layer models with random weights, and tokenizers of the real classes, in the folder layout of the Hub.
 
-They have the architecture and head of the presets' models, so that the loading code can be tested. Each
+The models have the same architectures and heads as the presets' models, so that the loading code can be tested. Each
 function writes a model to ``folder``. Needs torch and transformers.
 """
 
@@ -51,15 +51,16 @@ WORDS = [
 ]
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _SPREAD = {"initializer_range": 0.3}
-"""Weights so large that outputs differ between inputs."""
+"""Makes the weights so large that different inputs have different outputs."""
 _POSITIONS = 514
 _GAIN = 4.0
-"""The factor by which a head is enlarged, so that probabilities differ between inputs."""
+"""The factor by which a head's weights are multiplied, so that different inputs have different probabilities."""
 _GAIN_IN_T5 = 0.3
 
 
 def pairs(count: int = 50, *, longest: int = 60, seed: int = 7) -> list[tuple[str, str]]:
-    """(evidence, claim) pairs of random words: mostly short, and every tenth with evidence of ``longest`` words."""
+    """Return (evidence, claim) pairs of random words. Most are short, and every tenth has evidence of ``longest``
+    words."""
     rng = random.Random(seed)
 
     def text(words: int) -> str:
@@ -71,7 +72,7 @@ def pairs(count: int = 50, *, longest: int = 60, seed: int = 7) -> list[tuple[st
 
 
 def roberta_classifier(folder: Path, *, labels: int = 2, **config: Any) -> None:
-    """A RoBERTa classifier, like MiniCheck-RoBERTa."""
+    """Write a RoBERTa classifier, like MiniCheck-RoBERTa."""
     import transformers
 
     tokenizer = _roberta_tokenizer()
@@ -82,7 +83,7 @@ def roberta_classifier(folder: Path, *, labels: int = 2, **config: Any) -> None:
 
 
 def deberta_classifier(folder: Path, *, labels: int = 2, **config: Any) -> None:
-    """A DeBERTa-v3 classifier, like MiniCheck-DeBERTa, FactCG and the NLI models."""
+    """Write a DeBERTa-v3 classifier, like MiniCheck-DeBERTa, FactCG and the NLI models."""
     import transformers
 
     vocabulary = [("[PAD]", 0.0), ("[UNK]", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[MASK]", 0.0), *_unigrams()]
@@ -109,7 +110,7 @@ def deberta_classifier(folder: Path, *, labels: int = 2, **config: Any) -> None:
 
 
 def modernbert_classifier(folder: Path, *, labels: int = 3, **config: Any) -> None:
-    """A ModernBERT classifier, like ModernBERT NLI."""
+    """Write a ModernBERT classifier, like ModernBERT NLI."""
     import transformers
 
     tokenizer = _modernbert_tokenizer()
@@ -119,7 +120,7 @@ def modernbert_classifier(folder: Path, *, labels: int = 3, **config: Any) -> No
 
 
 def modernbert_token_classifier(folder: Path, *, labels: int = 2) -> None:
-    """A ModernBERT token classifier, like LettuceDetect."""
+    """Write a ModernBERT token classifier, like LettuceDetect."""
     import transformers
 
     tokenizer = _modernbert_tokenizer()
@@ -129,7 +130,7 @@ def modernbert_token_classifier(folder: Path, *, labels: int = 2) -> None:
 
 
 def mmbert_token_classifier(folder: Path) -> None:
-    """A ModernBERT token classifier with the tokenizer of Gemma, like LettuceDetect v2."""
+    """Write a ModernBERT token classifier with Gemma's tokenizer, like LettuceDetect v2."""
     import transformers
 
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
@@ -142,7 +143,7 @@ def mmbert_token_classifier(folder: Path) -> None:
 
 
 def eurobert_token_classifier(folder: Path) -> None:
-    """A EuroBERT token classifier with a byte-level tokenizer like Llama's, like multilingual LettuceDetect."""
+    """Write a EuroBERT token classifier with a byte-level tokenizer like Llama's, like multilingual LettuceDetect."""
     import transformers
 
     specials = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>", "pad_token": "<|pad|>"}
@@ -164,7 +165,7 @@ def eurobert_token_classifier(folder: Path) -> None:
 
 
 def flan_t5(folder: Path) -> None:
-    """A T5 that generates text, like MiniCheck-Flan-T5."""
+    """Write a T5 that generates text, like MiniCheck-Flan-T5."""
     import transformers
 
     tokenizer = _t5_tokenizer()
@@ -174,8 +175,8 @@ def flan_t5(folder: Path) -> None:
 
 
 def hhem(folder: Path, base: Path) -> None:
-    """HHEM-2.1-Open: a T5 token classifier whose weights have a prefix, in ``folder``, and its foundation in ``base``,
-    which has the configuration and the tokenizer."""
+    """Write a model like HHEM-2.1-Open: to ``folder``, a T5 token classifier whose weights have a prefix; to ``base``,
+    its base model's configuration and tokenizer."""
     import transformers
     from safetensors.torch import save_file
 
@@ -192,8 +193,8 @@ def hhem(folder: Path, base: Path) -> None:
 
 
 def alignscore(folder: Path, base: Path, *, file: str = "AlignScore-base.ckpt") -> None:
-    """AlignScore: a Lightning checkpoint with three heads in ``folder``, and its encoder's configuration and tokenizer
-    in ``base``."""
+    """Write a model like AlignScore: to ``folder``, a Lightning checkpoint with three heads; to ``base``, its encoder's
+    configuration and tokenizer."""
     import torch
     import transformers
 
@@ -217,7 +218,7 @@ def alignscore(folder: Path, base: Path, *, file: str = "AlignScore-base.ckpt") 
 
 @contextmanager
 def _lightning() -> Iterator[type[dict[str, Any]]]:
-    """Lightning's class for hyper-parameters, as far as a pickle needs it."""
+    """Provide as much of Lightning's class for hyper-parameters as a pickle needs."""
     names = ("pytorch_lightning", "pytorch_lightning.utilities", "pytorch_lightning.utilities.parsing")
     modules = {name: ModuleType(name) for name in names}
     made: type[dict[str, Any]] = type("AttributeDict", (dict,), {"__module__": names[-1]})
@@ -302,7 +303,7 @@ def _save(folder: Path, model: Any, tokenizer: Any) -> None:
 
 
 def _unigrams() -> list[tuple[str, float]]:
-    """Pieces of a SentencePiece vocabulary: whole words, and all printable characters."""
+    """Return the pieces of a SentencePiece vocabulary: whole words, and all printable characters."""
     words = [(f"▁{word}", -4.0) for word in WORDS]
     return [*words, ("▁", -6.0), *((character, -8.0) for character in string.printable if not character.isspace())]
 

@@ -32,7 +32,7 @@ _VERDICTS = {
 
 
 def play(gateway: Gateway) -> dict[str, str]:
-    """Create policies for AGENT and four requests that they apply to. Returns the ids of the requests: ``fine``,
+    """Create policies for AGENT, and four requests that they apply to. Return the ids of the requests ``fine``,
     ``false``, ``open`` and ``stale``."""
     gateway.policy("grounding", {"contradiction_action": "block", "min_citations": 0}, scope={"agents": [AGENT]})
     gateway.policy("retrieval", {"max_source_age_days": 90}, scope={"agents": [AGENT]})
@@ -49,7 +49,7 @@ def play(gateway: Gateway) -> dict[str, str]:
 
 
 def ask(gateway: Gateway, text: str, **fields: Any) -> str:
-    """Send a question with DOCUMENT, and have the upstream answer ``text``. Returns the id of the request."""
+    """Send a question with DOCUMENT, and have the upstream answer ``text``. Return the id of the request."""
     gateway.upstream.script(answer(text, stream=fields.get("stream", False)))
     messages = [{"role": "user", "content": "How much leave?"}]
     body = {"model": "m", "messages": messages, "documents": [DOCUMENT], "grounding": {"agent": AGENT}, **fields}
@@ -59,7 +59,7 @@ def ask(gateway: Gateway, text: str, **fields: Any) -> str:
 
 
 def write(database: Path, events: Sequence[RequestEvent]) -> None:
-    """Write events to an SQLite log like a gateway."""
+    """Write events to an SQLite log, as a gateway does."""
 
     async def run() -> None:
         log = Database(f"sqlite+aiosqlite:///{database}")
@@ -79,7 +79,7 @@ def write(database: Path, events: Sequence[RequestEvent]) -> None:
 
 
 def events(size: int, *, span: timedelta = timedelta(hours=20), seed: int = 7) -> list[RequestEvent]:
-    """``size`` requests of three agents and two models, spread evenly over the time until now."""
+    """Return ``size`` requests of three agents and two models, spread evenly over ``span`` until now."""
     dice, now = random.Random(seed), datetime.now(UTC)
     made = []
     for at in range(size):
@@ -101,7 +101,7 @@ def events(size: int, *, span: timedelta = timedelta(hours=20), seed: int = 7) -
 
 
 def event(request_id: str, *, ts: datetime, action: str = "allow", **changes: Any) -> RequestEvent:
-    """A request, the decision of the policy ``strict`` on it, and its one document."""
+    """Return the event of a request with one document and a decision by the policy ``strict``."""
     upstream, judge = changes.pop("upstream_ms", 700.0), changes.pop("judge_ms", 20.0)
     values: dict[str, Any] = {
         "request_id": request_id, "ts": ts, "api": "chat", "model": "gpt-4o-mini", "resolved_model": None,

@@ -1,4 +1,4 @@
-"""Copies of databases with all tables: creating the tables for each test takes longer than most tests."""
+"""Copies databases with all tables, because creating the tables for each test takes longer than most tests."""
 
 import atexit
 import shutil

@@ -1,4 +1,4 @@
-"""A process that appends events endlessly, and prints the id of each acknowledged event; made to be killed."""
+"""A process that appends events endlessly and prints the id of each acknowledged event, until it is killed."""
 
 import asyncio
 import os

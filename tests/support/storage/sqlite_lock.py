@@ -1,4 +1,4 @@
-"""A lock on an SQLite file, as another process would hold it."""
+"""Locks an SQLite file as another process would."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -136,5 +136,5 @@ async def list_sessions(identity: IdentityDep) -> SessionPage:
 @router.delete("/sessions/{session_id}", status_code=204)
 @requires(Role.ADMIN)
 async def end_session(identity: IdentityDep, session_id: SessionId) -> None:
-    """End a dashboard session. The user must sign in again on the next request, on every worker."""
+    """End a dashboard session. Every worker rejects it immediately, and the user must sign in again."""
     await identity.sessions.end(session_id)

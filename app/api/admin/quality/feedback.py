@@ -28,7 +28,7 @@ def _storable(text: str) -> str:
 
 
 class MarkDocument(BaseModel):
-    """Feedback on a request. ``about`` selects the subject. ``reply`` is the reply as the model wrote it. ``decision``
+    """Feedback on a request. ``about`` is its subject: ``reply`` is the reply as the model wrote it, and ``decision``
     is the decision with ``decision_id`` or, if no id is given, the outcome of the request. ``correct`` says whether the
     subject was right."""
 

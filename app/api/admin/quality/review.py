@@ -34,9 +34,9 @@ class ReviewedDocument(BaseModel):
 
 
 class ReviewClaim(BaseModel):
-    """A claim to label. ``judged`` is its verdict, and ``score`` is the probability that it is supported. If an LLM
-    judge decided the verdict, ``judge_score`` is the score from the judge alone. ``distance`` is how far the scores are
-    from the thresholds. ``why`` lists who disagrees with the verdict: ``llm``, ``feedback`` or both."""
+    """A claim to label. ``judged`` is its verdict, and ``score`` is the probability that the claim is supported. If an
+    LLM judge decided the verdict, ``judge_score`` is the score from the judge alone. ``distance`` is how far the scores
+    are from the thresholds. ``why`` lists who disagrees with the verdict: ``llm``, ``feedback`` or both."""
 
     request_id: str
     seq: int
@@ -55,9 +55,9 @@ class ReviewClaim(BaseModel):
 
 
 class ReviewQueue(BaseModel):
-    """The review queue. ``waiting`` is the number of claims in it, and ``disputed`` is the number of those that are
-    disputed. ``text_stored`` says whether the gateway stores the text of new requests; claims without text can't be
-    reviewed. ``labels`` counts the labels so far, by verdict."""
+    """The review queue. ``waiting`` is the number of claims in it, and ``disputed`` is how many of them are disputed.
+    ``text_stored`` says whether the gateway stores the text of new requests; claims without text can't be reviewed.
+    ``labels`` counts the labels so far, by verdict."""
 
     items: list[ReviewClaim]
     waiting: int

@@ -1,4 +1,5 @@
-"""The client side of the judge process. The two exchange one JSON object per line over a pipe in each direction.
+"""The client side of the judge process. Client and judge exchange one JSON object per line, over a pipe in each
+direction.
 
 The other end is ``app.judge_server.sdk_process`` in the package ``groundlane``. The judge runs in a separate process,
 so that its packages cannot conflict with packages of the same name in the user's program.
@@ -53,7 +54,8 @@ class JudgeProcess:
         self._ended: str | None = None
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         # The pipes are unbuffered, so that a forked child can close them without flushing anything into them. The new
-        # session keeps Ctrl-C in a terminal from reaching the judge process; this process ends it instead.
+        # session keeps Ctrl-C in a terminal from reaching the judge process; this process ends the judge process
+        # instead.
         self._child = subprocess.Popen(  # noqa: S603 - this interpreter, with arguments of ours
             command or _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
         )

@@ -12,11 +12,11 @@ from groundlane._types import UnjudgedPart
 from groundlane.evaluation._results import EvaluationResult
 
 Case = Mapping[str, Any]
-"""A case as in input files for ``groundlane eval``: ``{case_id, input, output, context | documents, reference,
+"""A case, as in the input files for ``groundlane eval``: ``{case_id, input, output, context | documents, reference,
 grounding}``."""
 
 _AT_ONCE = 64
-"""The maximum number of cases that the judge process has at a time. It is high enough to keep all cores busy."""
+"""The maximum number of cases sent to the judge process at a time, high enough to keep all cores busy."""
 
 
 class Evaluator:
@@ -25,7 +25,7 @@ class Evaluator:
 
     ``judge`` is ``cross-encoder``, ``llm``, or ``cascade``, which uses both. ``thresholds`` has the keys ``entailment``
     and ``contradiction``, with values from 0 to 1. ``cache`` is a file that stores verdicts for later runs.
-    ``processes`` is the number of judging processes, each of which loads its own model. 0 means one. ``timeout`` is in
+    ``processes`` is the number of judging processes, each of which loads its own model; 0 means one. ``timeout`` is in
     seconds per case.
 
     Raises ImportError if the package ``groundlane`` is not installed, and JudgeProcessError if the judge process does
@@ -119,9 +119,10 @@ def check_grounded(
     score: float = 1.0,
 ) -> None:
     """Assert that ``documents`` support at least the share ``score`` (0 to 1) of the claims in ``output``. The failure
-    message lists the unsupported claims. An output without claims passes. An output fails if it has no documents, or if
-    it or a part of it could not be judged, whatever its score. ``question`` is the user's message that the output
-    answers. Without it, or if it is blank, it isn't known what a "Yes." says, so such an output is unsupported.
+    message lists the unsupported claims. An output without claims passes. Regardless of its score, an output fails if
+    it has no documents, or if any part of it could not be judged. ``question`` is the user's message that the output
+    answers. If it is missing or blank, an output such as "Yes." counts as unsupported, because it isn't known what it
+    answers.
 
     Raises AssertionError on failure, and ValueError for malformed documents.
     """

@@ -1,5 +1,5 @@
-"""Converts a library's documents for the gateway. Only known and valid metadata is sent. An unexpected field in an
-index therefore doesn't cause the gateway to reject the request."""
+"""Converts a library's documents for the gateway. Only known and valid metadata is sent, so that an unexpected field in
+an index doesn't cause the gateway to reject the request."""
 
 import math
 import re

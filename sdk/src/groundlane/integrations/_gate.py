@@ -17,8 +17,8 @@ _LONGEST_END = 8
 
 class Gate:
     """Holds back text until it is checked. Each check covers the whole text so far, so that every sentence is judged in
-    context. Sentence ends are only estimated here. The gateway also splits the text, so a wrong estimate costs an extra
-    check but releases nothing unchecked."""
+    context. Sentence ends are only estimated here. Because the gateway splits the text too, a wrong estimate costs an
+    extra check but releases nothing unchecked."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -46,8 +46,8 @@ class Gate:
 
     def release(self, verdict: Verdict, replacement: str) -> str:
         """Return the text that may be delivered, given the ``verdict`` on the ready text. If the ready text is blocked,
-        return ``replacement``. If it is blocked only because of contradicted claims, the text before the first of them
-        comes first."""
+        return ``replacement``. If contradicted claims are the only reason, ``replacement`` follows the text before the
+        first of them."""
         start, end = self._out, self._ready
         if verdict.blocked:
             bad = [claim.span.start if claim.span else 0 for claim in verdict.contradicted if verdict.repairable]

@@ -22,14 +22,14 @@ REPLACEMENT = "I cannot answer that from the documents at hand."
 """The default replacement for a blocked text."""
 
 _DELIVERING = frozenset({"allow", "warn"})
-"""The actions of decisions after which the gateway would deliver the whole text. With any other action, including one
-that a newer gateway adds, it would withhold at least a part."""
+"""The actions with which the gateway would deliver the whole text. With any other action, including one that a newer
+gateway adds, it would withhold at least part of the text."""
 _JUDGING = frozenset({"entailment_threshold", "contradiction_threshold", "max_sources_per_claim"})
 """The rules that only say how a claim is judged. Any other rule may decide about the whole text."""
 
 _LONGEST_QUESTION = 100_000
-"""The length, in characters, of the longest question that is sent. The gateway's own limit, which is ten times as long
-by default, would reject the check. Longer questions count as unknown."""
+"""The maximum length, in characters, of a question that is sent. Longer questions count as unknown, so that the gateway
+doesn't reject the check. Its own limit is ten times as long by default."""
 
 _log = logging.getLogger("groundlane.integrations")
 _NOT_CALLERS_FAULT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
@@ -47,8 +47,8 @@ class UngroundedError(GroundlaneError):
 class Verdict:
     """The verdict on the text. If ``blocked``, the text must not be delivered, and ``reason`` says why. ``result`` is
     the gateway's response. If there is no response but the text may be delivered anyway, ``result`` is None and
-    ``error`` is set. ``repairable`` means that the contradicted claims are the only reason why the text is blocked, so
-    that its other text may be delivered."""
+    ``error`` is set. ``repairable`` means that contradicted claims are the only reason why the text is blocked, so the
+    rest of it may be delivered."""
 
     blocked: bool
     reason: str
@@ -82,10 +82,10 @@ class Guard:
     """Asks the gateway whether text is grounded in its documents.
 
     ``base_url`` and ``api_key`` are passed to ``Groundlane``. ``policy`` names a grounding policy on the gateway.
-    ``options`` contains grounding rules to use instead. Both may block the text. If they would strip a part of it, it
-    is blocked as a whole. In addition, ``block_on="contradicted"`` blocks text with any contradicted claim.
-    ``"ungrounded"`` also blocks text that is not grounded as a whole, because it has too many unverifiable claims or no
-    documents. ``"never"`` blocks nothing else.
+    ``options`` contains grounding rules to use instead. Both may block the text. If they would strip a part of it, all
+    of it is blocked. In addition, ``block_on="contradicted"`` blocks text with any contradicted claim. ``"ungrounded"``
+    also blocks text that is not grounded as a whole, because it has too many unverifiable claims or no documents. With
+    ``"never"``, only ``policy`` and ``options`` can block text.
 
     ``on_error`` applies if no verdict is available. With ``closed``, GroundlaneError is raised if the gateway is
     unreachable, and the text is blocked if the gateway has no judge. With ``open``, the text is delivered and a warning
@@ -97,7 +97,7 @@ class Guard:
     ``GROUNDLANE_CONFIG`` points to.
 
     ``client`` and ``async_client`` replace the clients that are created from the arguments. Raises ValueError for an
-    invalid argument or setting. With ``in_process``, it raises ImportError if the package is missing, and
+    invalid argument or setting. With ``in_process``, raises ImportError if the package is missing, and
     JudgeProcessError if the judge process does not start.
     """
 
@@ -128,15 +128,15 @@ class Guard:
 
     @property
     def decides_at_end(self) -> bool:
-        """Whether a part of a text may only be delivered once the whole text is checked. This is so if the text may be
-        blocked because of its end: by ``block_on="ungrounded"``, by a policy, whose rules are unknown here, or by
-        ``options`` that say more than how a claim is judged."""
+        """Whether any part of a text may be delivered only after the whole text is checked. This is the case if the end
+        of a text may cause all of it to be blocked: with ``block_on="ungrounded"``, with a policy (whose rules are
+        unknown here), or with ``options`` that say more than how a claim is judged."""
         rules = self.policy is not None or not _JUDGING.issuperset(self.options or ())
         return rules or self.block_on == "ungrounded"
 
     def check(self, text: str, documents: Sequence[Mapping[str, Any]], *, question: str | None = None) -> Verdict:
-        """Judge ``text``. ``question`` is the user's message that it answers. None, a blank text and a text of more
-        than 100,000 characters mean that the question isn't known. In this case, a "Yes." is unverifiable.
+        """Judge ``text``. ``question`` is the user's message that it answers. If it is None, blank or longer than
+        100,000 characters, it counts as unknown, and a "Yes." is unverifiable.
 
         Raises GroundlaneError if the request is rejected, or if no verdict is available and ``on_error`` is ``closed``.
         """
@@ -152,7 +152,7 @@ class Guard:
         self, text: str, documents: Sequence[Mapping[str, Any]], *, question: str | None = None
     ) -> Verdict:
         """Like ``check``, for asynchronous code. Uses ``async_client`` if it is given. Otherwise, runs ``check`` in a
-        thread, so that the same guard can be used in several event loops, one after another."""
+        thread, so that the same guard can be used in several event loops in succession."""
         fields = self._fields(documents, question)
         try:
             if self.async_client is not None:
@@ -211,7 +211,7 @@ def _refusal(result: CheckResult) -> str | None:
 
 
 def _only_contradicted(result: CheckResult) -> bool:
-    """Return whether everything in the text is supported, except the contradicted claims."""
+    """Return whether everything in the text except the contradicted claims is supported."""
     return not (result.unverifiable_count or result.claims_skipped or result.unjudged)
 
 

@@ -16,7 +16,7 @@ from groundlane.integrations._guard import REPLACEMENT, Guard, Verdict, repaired
 __all__ = ["Grounded"]
 
 _CONTINUES = "groundlane_stream_continues"
-"""A key in the metadata of a stream. It is set once a part of the stream was validated."""
+"""A key in the metadata of a stream, set once a part of the stream has been validated."""
 
 
 @register_validator(name="groundlane/grounded", data_type="string")
@@ -48,7 +48,8 @@ class Grounded(Validator):
         self._guard = guard or Guard(**options)
 
     def _chunking_function(self, chunk: str) -> list[str]:
-        """See ``Validator``. An empty list holds the text back; what is held at the end is validated in any case."""
+        """See ``Validator``. An empty list holds the text back. Text that is still held at the end is validated in any
+        case."""
         return [] if self._guard.decides_at_end else super()._chunking_function(chunk)
 
     def validate_stream(self, chunk: Any, metadata: dict[str, Any], **options: Any) -> ValidationResult | None:

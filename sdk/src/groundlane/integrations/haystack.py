@@ -22,8 +22,8 @@ __all__ = ["GroundednessChecker", "documents_of"]
 
 _log = logging.getLogger(__name__)
 _METADATA = ("model", "index", "finish_reason", "usage")
-"""The metadata of a reply that is kept when its text is changed. Other metadata, such as log probabilities, may contain
-the text."""
+"""The metadata that a reply keeps when its text is changed. Other metadata, such as log probabilities, may contain the
+text."""
 _WORST_FIRST = ("has_contradictions", "not_checked", "has_unverifiable", "no_sources", "supported", "no_claims")
 
 
@@ -39,16 +39,15 @@ class GroundednessChecker:
     """Checks each claim of each reply against the full text of all documents.
 
     ``max_claims`` limits the number of claims that are judged per reply; None means no limit. With
-    ``block_contradicted``, a contradicted claim is replaced by a correction from the gateway's LLM judge. It is removed
-    if there is no correction or if this caller may not use an LLM. The reply becomes ``replacement`` if no text is
-    left, or if ``policy`` or ``options`` block it or would strip a part of it. A changed ``ChatMessage`` contains only
-    text: no tool calls, reasoning or log probabilities. ``trust_threshold`` is the minimum trust score of a trusted
-    reply.
+    ``block_contradicted``, a contradicted claim is replaced by a correction from the gateway's LLM judge, or removed if
+    there is no correction or this caller may not use an LLM. The reply becomes ``replacement`` if no text is left, or
+    if ``policy`` or ``options`` block it or would strip a part of it. A changed ``ChatMessage`` contains only text: no
+    tool calls, reasoning or log probabilities. ``trust_threshold`` is the minimum trust score of a trusted reply.
 
-    If no verdict is available, ``raise_on_failure`` raises GroundlaneError. Without it, replies are returned unchanged,
-    with the verdict ``not_checked`` and ``is_trusted`` set to False, unless ``policy`` or ``options`` block them.
-    ``base_url`` and ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. For ``in_process``,
-    ``policy`` and ``options``, see ``groundlane.integrations.Guard``.
+    If no verdict is available and ``raise_on_failure`` is set, GroundlaneError is raised. Otherwise, replies are
+    returned unchanged, with the verdict ``not_checked`` and ``is_trusted`` set to False, unless ``policy`` or
+    ``options`` block them. ``base_url`` and ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
+    For ``in_process``, ``policy`` and ``options``, see ``groundlane.integrations.Guard``.
     """
 
     def __init__(
@@ -181,8 +180,7 @@ class GroundednessChecker:
             return await self._acheck(text, documents, query) if refused else self._failed(error)
 
     def _stop_corrections(self, error: GroundlaneError) -> bool:
-        """Stop asking for corrections if ``error`` says that this caller may not use an LLM. Return whether it says
-        so."""
+        """Stop asking for corrections if ``error`` says that this caller may not use an LLM. Return whether it does."""
         if not self._asks_for_corrections or "contradiction_action" in (self.options or {}):
             return False
         if not isinstance(error, GatewayStatusError) or error.code != "llm_check_not_allowed":

@@ -144,7 +144,7 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
 
 
 class _Stream:
-    """A mapping that arrives in pieces."""
+    """An input mapping that arrives in pieces."""
 
     def __init__(self, checker: GroundednessChecker) -> None:
         self._checker = checker
@@ -158,7 +158,7 @@ class _Stream:
         return None if self._documents is None else documents_of(self._documents)
 
     def _question(self) -> str | None:
-        """Return the question. Pieces are put together only if all of them are strings."""
+        """Return the question. Its pieces are joined only if all of them are strings."""
         if all(isinstance(piece, str) for piece in self._asked):
             return "".join(self._asked)
         return _question(self._asked[0]) if len(self._asked) == 1 else None

@@ -41,7 +41,7 @@ _UNAVAILABLE = {"error": "The reply could not be checked.", "type": "grounding_u
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What a reply is checked against. ``question`` is None if it isn't known."""
+    """The documents and the question that a reply is checked against. ``question`` is None if it isn't known."""
 
     documents: list[dict[str, Any]]
     question: str | None
@@ -176,7 +176,7 @@ class GroundlaneGuardrail(CustomGuardrail):
             raise ProxyException(_UNAVAILABLE["error"], _UNAVAILABLE["type"], None, 503) from error
 
     def _of(self, data: Mapping[str, Any]) -> _Request | None:
-        """Return what a reply is checked against, or None if the request had no documents."""
+        """Return the data that a reply is checked against, or None if the request had no documents."""
         record = data.get("litellm_logging_obj")
         return None if record is None else self._requests.get(record)
 
@@ -296,7 +296,7 @@ def _chunk(like: ModelResponseStream, choice: StreamingChoices) -> ModelResponse
 
 
 def _keep_known(reply: Any) -> None:
-    """Remove the fields of a reply or chunk that may contain unchecked text, which are all but the known ones."""
+    """Remove all but the known fields of a reply or chunk, because other fields may contain unchecked text."""
     for name in {*reply.model_fields_set, *(reply.model_extra or ())} - _KNOWN:
         setattr(reply, name, None)
 

@@ -68,7 +68,7 @@ class GroundednessChecker:
     raised.
 
     A streaming response is delivered sentence by sentence, after each sentence is checked. If the guard decides at the
-    end, the whole text is delivered then. Its verdict is available at the end. The metadata of a blocked response is
+    end, the whole text is delivered then. The verdict is available at the end. The metadata of a blocked response is
     reduced to that of its nodes. The other arguments are passed to ``groundlane.integrations.Guard``.
     """
 
@@ -77,8 +77,8 @@ class GroundednessChecker:
         self.guard = guard or Guard(**options)
 
     def __call__(self, response: AnyResponse, *, query: str | None = None) -> AnyResponse:
-        """Check ``response``. Raises GroundlaneError if no verdict is available and ``on_error`` is ``closed``. A
-        stream raises it while it is being read."""
+        """Check ``response``. Raises GroundlaneError if no verdict is available and ``on_error`` is ``closed``. With a
+        stream, the error is raised while the stream is being read."""
         if isinstance(response, Response):
             return self._passed(response, self.guard.check(*_given(response), question=query))
         return self._streamed(response, query)
@@ -191,7 +191,7 @@ def _node_metadata(response: Response | StreamingResponse | AsyncStreamingRespon
 
 
 def _text_read(response: StreamingResponse | AsyncStreamingResponse) -> list[str]:
-    """Return the text that was already read from the stream, which the stream doesn't yield again."""
+    """Return the text that has already been read from the stream, which doesn't yield it again."""
     return [response.response_txt] if response.response_txt else []
 
 

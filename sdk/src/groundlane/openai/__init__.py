@@ -76,7 +76,7 @@ class GroundedOpenAI(Resource):
         self.responses = Responses(client.responses, agent_name)
 
     def with_options(self, **options: Any) -> "GroundedOpenAI":
-        """Call ``with_options`` of the client, and wrap the result."""
+        """Call the client's ``with_options`` and wrap the result."""
         return GroundedOpenAI(self.openai.with_options(**options), agent_name=self._agent_name)
 
 
@@ -90,5 +90,5 @@ class AsyncGroundedOpenAI(Resource):
         self.responses = AsyncResponses(client.responses, agent_name)
 
     def with_options(self, **options: Any) -> "AsyncGroundedOpenAI":
-        """Call ``with_options`` of the client, and wrap the result."""
+        """Call the client's ``with_options`` and wrap the result."""
         return AsyncGroundedOpenAI(self.openai.with_options(**options), agent_name=self._agent_name)

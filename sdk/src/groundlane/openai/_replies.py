@@ -58,7 +58,7 @@ class _Watched:
 
     def __init__(self) -> None:
         self.claims: tuple[Claim, ...] = ()
-        """The claims so far. At the end of the stream, all claims in the summary."""
+        """The claims so far; at the end of the stream, all claims in the summary."""
         self.grounding: Grounding | None = None
         """The summary of the whole reply. None until the stream ends."""
 

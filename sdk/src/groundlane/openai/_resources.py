@@ -38,7 +38,7 @@ class Resource:
         grounding: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         """Return the arguments for the client's method. They name the current run or, outside a run, the client's
-        agent, unless the caller names a different one."""
+        agent, unless the caller names another."""
         body = dict(request.get("extra_body") or {})
         run = CURRENT.get()
         known = {"agent": self._agent_name} if run is None else {"agent": run.agent_name, "run_id": run.run_id}
@@ -82,7 +82,7 @@ class Completions(Resource):
         grounding: Mapping[str, Any] | None = None,
         **request: Any,
     ) -> GroundedChatCompletion | GroundedStream[GroundedChatCompletionChunk]:
-        """Call ``create`` of the client, with the gateway's additional arguments ``documents`` and ``grounding``.
+        """Call the client's ``create`` with the gateway's additional arguments, ``documents`` and ``grounding``.
 
         Raises PolicyViolationError if a policy blocks, and the exceptions of ``openai``.
         """
