@@ -1,7 +1,6 @@
 """Determines the standing of every character in a sentence: judged, harmless, or unjudged with a kind. The default is
-unjudged. A character is judged if it is part of a claim with a verdict, or if a document contains the text literally.
-It is harmless if it is visible text or markup that is not part of any claim.
-"""
+unjudged. A character is judged if it is part of a claim with a verdict, or of text that a document contains verbatim.
+It is harmless if it is part of visible text or markup outside all claims."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -13,7 +12,8 @@ from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
 from judges.claims.source_lists import SourceLists
 from judges.text.fragments import SYMBOLS, Fragment, FragmentKind, Resolves, code_fragments, is_symbol, join_surrogates
-from judges.text.markdown import fragments
+from judges.text.link_patterns import LINK_DEFINITIONS
+from judges.text.markdown import begins_paragraph, fragments
 from judges.text.reference_labels import ReferenceLabels
 from judges.types import ClaimVerdict, Part, Sentence, Span, Standing
 
@@ -25,6 +25,8 @@ _WORDLESS = re.compile(
     r"(?P<address>(?:[a-zA-Z][a-zA-Z0-9+.-]{1,30}://|www\.|mailto:)\S+)"
     rf"|(?P<symbol>[\ud800-\udbff][\udc00-\udfff]|(?!(?<=\[)\^){SYMBOLS.pattern})"  # "[^" begins a footnote
 )
+_ADDRESS = re.compile(r"<?(?:[a-zA-Z][a-zA-Z0-9+.-]{1,30}:|www\.|[/#])")
+"""The beginning of a link's target that is an address."""
 _ADDRESS_ATTRIBUTE = re.compile(r"(?:href|src)\s*=\s*(?P<value>\"[^\"\s]*\"|'[^'\s]*'|[^\"'\s]+)", re.IGNORECASE)
 _SHOWN = frozenset([FragmentKind.TEXT, FragmentKind.SYNTAX, FragmentKind.ORDINAL, FragmentKind.MARKER])
 _HIDING = frozenset(
@@ -36,6 +38,10 @@ _HIDING = frozenset(
         FragmentKind.EMPHASIS,
     ]
 )
+_ENDS = (".", "!", "?", ":", "…", "。", ")", "]", '"', "”", "*", "_")
+"""The end of a text that doesn't continue in the next line."""
+_MAX_DEFINITIONS = 64
+"""The maximum number of link definitions in a row."""
 _AFTER_ADDRESS = ".,;:!?)]}>\"'*_"
 _DECORATION = frozenset("😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎👉👇🚀💬🤝▪▫●○■□◆◇▶►➤➜•°©®™´`¨¯¸")
 """Symbols used as greetings or decoration."""
@@ -87,7 +93,7 @@ class ReplyCoverage:
     resolves: Resolves | None = None
     json_reply: JsonReply | None = None
     _may_link: bool = False
-    """Whether the reply so far contains a bracket, without which there is no link."""
+    """Whether the reply so far contains a bracket; without one, there can be no link."""
 
     @cached_property
     def _labels(self) -> ReferenceLabels:
@@ -110,12 +116,40 @@ class ReplyCoverage:
     def _changes(self, sentence: Sentence, reply: Sequence[Sentence]) -> Sequence[Part]:
         """Return the parts whose standing depends on other sentences of the reply."""
         links, sources = self._labels.links(sentence, reply), self._sources.markers(sentence, reply)
+        links = links or self._shown_definitions(sentence, reply)
         start = sentence.span.start
         if self._text_of(sentence) != sentence.text:  # positions in the text do not match the raw text
             return [_hidden(sentence.span)] if links else []
         return [_hidden(Span(start + link.start, start + link.end)) for link in links] or [
             Part(span=Span(start + source.start, start + source.end), standing=Standing.HARMLESS) for source in sources
         ]
+
+    def _shown_definitions(self, sentence: Sentence, reply: Sequence[Sentence]) -> Sequence[Span]:
+        """Return the positions of what looks like a link definition, but continues the paragraph of the sentence
+        before, so that clients show it. It must not contain more than the name or address of a source."""
+        text = self._text_of(sentence)
+        found = LINK_DEFINITIONS.match(text) if "]:" in text else None
+        if found is None or self._begins_paragraph(sentence.index, reply):
+            return ()
+        resolves = self.resolves
+        target, above = found["target"], self._text_of(reply[sentence.index - 1])
+        is_source = (
+            not found["title"]
+            and above.rstrip().endswith(_ENDS)
+            and (_ADDRESS.match(target) or resolves is None or (not target.isdecimal() and resolves(f"[{target}]")))
+        )
+        return () if is_source else [Span(found.start("label"), found.end())]
+
+    def _begins_paragraph(self, index: int, reply: Sequence[Sentence]) -> bool:
+        """Return whether a link definition can begin at a sentence, because a paragraph or another definition ends
+        before it."""
+        for place in range(index, max(0, index - _MAX_DEFINITIONS), -1):
+            above = self._text_of(reply[place - 1])
+            if begins_paragraph(f"{above}\n" if above[-1:] not in "\r\n" else above, len(above) + 1, 0):
+                return True
+            if "]:" not in above or LINK_DEFINITIONS.fullmatch(above) is None:
+                return False
+        return index < _MAX_DEFINITIONS
 
     def _text_of(self, sentence: Sentence) -> str:
         """Return the Markdown text of a sentence or of a piece of a JSON reply; "" if it is code or has no text."""
@@ -128,7 +162,7 @@ def _hidden(span: Span) -> Part:
 
 
 def _changed(parts: Iterator[Part], changes: Sequence[Part]) -> Iterator[Part]:
-    """Yield ``parts`` with ``changes`` in the place of their characters."""
+    """Yield ``parts``, with ``changes`` in place of the characters that they cover."""
     place = 0
     for part in parts:
         at, end = part.span.start, part.span.end
@@ -154,8 +188,7 @@ class _Claims:
         self._edges = sorted({edge for span in spans for edge in (span.start, span.end)})
         self._reasons: list[list[str | None]] = [[] for _ in self._edges]
         """For each edge, the claims that contain the characters after it. Each claim is represented by the reason why
-        it was not judged, or by None if it was judged.
-        """
+        it was not judged; None if it was judged."""
         for one in verdicts:
             first, last = (bisect_left(self._edges, edge) for edge in (one.claim.span.start, one.claim.span.end))
             for place in range(first, last):
@@ -196,8 +229,7 @@ def _formed_kind(
     text: str, offset: int, found: Sequence[Part], known: KnownText, resolves: Resolves | None
 ) -> str | None:
     """Return the kind of unjudged markup that would form if all unjudged parts, or only the invisible characters, were
-    left out. Unjudged markup that a judge reads, because clients may show it, counts too. Return None if there is none.
-    """
+    left out; None if none would. Markup that a judge reads because clients may show it counts too if it is unjudged."""
     if all(part.standing is not Standing.UNJUDGED for part in found):
         return None
     for piece in fragments(text, resolves):
@@ -232,7 +264,7 @@ def _text_parts(text: str, offset: int, claims: _Claims, known: KnownText, resol
 
 
 def _wordless_parts(text: str, offset: int, span: Span, known: KnownText) -> Iterator[Part]:
-    """Yield the parts of text outside claims. The words in it state nothing, but addresses and symbols may."""
+    """Yield the parts of text outside claims. Its words state nothing, but addresses and symbols may."""
     at, start, end = span.start, span.start - offset, span.end - offset
     for found in _WORDLESS.finditer(text, start, end):
         if found.lastgroup == "address":
@@ -301,7 +333,17 @@ def _is_quoted(text: str, piece: Fragment, known: KnownText) -> bool:
         raw = found["value"] if (found := _ADDRESS_ATTRIBUTE.fullmatch(raw)) else ""
     elif piece.kind is not FragmentKind.LINK:
         return False
+    elif (found := _definition_at(text, piece)) is not None and (
+        piece.start == found.start("title") or not _ADDRESS.match(raw)
+    ):
+        return known.is_name(raw.strip("<>\"'() "))
     return known.quotes(raw.strip("<>\"'() ").removeprefix("mailto:"))
+
+
+def _definition_at(text: str, piece: Fragment) -> re.Match[str] | None:
+    """Return the link definition that contains ``piece``, or None if it isn't in one."""
+    definitions = LINK_DEFINITIONS.finditer(text) if "]:" in text else ()
+    return next((found for found in definitions if found.start() <= piece.start < found.end()), None)
 
 
 def _is_code(text: str) -> bool:

@@ -19,6 +19,7 @@ _TITLE_NUMBER = re.compile(r"\A\s*\d{1,2}[.)]\s+")
 _TITLE = re.compile(r"\s*(\*\*|__)(?P<title>[^*_\n]{1,80})\1:?\s*\Z")
 _NUMBERED = re.compile(r"\s*\(?\d{1,3}[.)]")
 _NUMBER = re.compile(r"\A\s*+(?:>\s?){0,8}\(?(\d{1,3})[.)](?!\S)")
+_LETTER = re.compile(r"\A\s*+(?:>\s?){0,8}\(?([A-Za-z])\)(?!\S)")
 _NUMBERING = re.compile(r"\W*(?:(?P<digits>\d{1,3}(?:\.\d{1,3}){0,3})|(?P<letters>[ivx]{1,5}|[a-z]))[.)](?=\W)")
 _ROMAN_LISTED = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx"
 _ROMAN = _ROMAN_LISTED.split()
@@ -54,14 +55,13 @@ def last_question(text: str) -> str:
 
 class OuterLines(Struct, frozen=True):
     """The lines that introduce a list item, nearest last: the heading, the parent item, and the lead-in that ends with
-    a colon. Any other sentence has only a heading.
-    """
+    a colon. For any other sentence, only the heading."""
 
     heading: str
     lines: tuple[str, ...] = ()
     nearest: str = ""
-    """The introducing line closest to the item. A line that makes no claim ("Here are the steps:") counts here,
-    although it isn't in ``lines``. If there is no such line, this is the heading."""
+    """The introducing line closest to the item, or the heading if there is none. Unlike ``lines``, this includes lines
+    that make no claim ("Here are the steps:")."""
 
 
 class ContextFinder:
@@ -102,15 +102,15 @@ class ContextFinder:
         before: str | None,
         above: OuterLines,
     ) -> tuple[str, str]:
-        """Return the context of a claim, and the question that it answers; each is "" if there is none.
+        """Return the context of a claim and the question that the claim answers; either is "" if there is none.
 
         Args:
             sentence: the sentence that contains the claim.
             text: the claim.
             question: a question that the sentence repeats.
-            previous: the sentences before it, in order.
-            before: the claim before this one in the same sentence.
-            above: the lines above the sentence.
+            previous: the preceding sentences, in order.
+            before: the preceding claim in the same sentence.
+            above: the lines that introduce the sentence.
         """
         contexts = [above.heading, *above.lines] if starts_item(sentence) else []
         if points_back := self._points_back(text):
@@ -164,8 +164,8 @@ class ContextFinder:
         self, previous: Sequence[Sentence], message: str | None, is_courtesy: Callable[[str], bool]
     ) -> tuple[str | None, bool]:
         """Return the text that a "yes" after ``previous`` may answer, and whether a claim follows that text. The text
-        is the nearest question, or the nearest label or refusal if only courtesies follow it, or else the user's
-        ``message``."""
+        is the nearest question, label or refusal, or else the user's ``message``. A label or refusal counts only if
+        nothing but courtesies follow it."""
         stated = False
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
             if sentence.index < 0:
@@ -190,7 +190,7 @@ class ContextFinder:
     @staticmethod
     def unexpected_number(sentence: Sentence, previous: Sequence[Sentence], *, label: bool = False) -> str:
         """Return the number of a list item (or, with ``label``, of a label) if the number before it is missing ("8."
-        without a "7."). If it isn't missing, or if this is the first number, return ""."""
+        without a "7."). Otherwise, and for the first number, return ""."""
         numbers = _numbers_of(sentence.text, sentence.plain if label else "")
         wanted = {before for number in numbers for before in _before(number)}
         if not numbers or () in wanted:
@@ -198,7 +198,9 @@ class ContextFinder:
         for earlier in reversed(previous[-_MAX_LOOK_BACK:]):
             if not wanted.isdisjoint(_numbers_of(earlier.text, earlier.plain)):
                 return ""
-        return f"{min(numbers)[-1]}."
+        number = min(numbers)
+        is_letter = number[0] == "letter" and number[1]
+        return f"{chr(ord('A') + int(number[1]) - 1) if is_letter else number[-1]}."
 
     def _heading(self, title: Sentence) -> str:
         """Return the text of a heading, or "" for a generic one such as "Summary"."""
@@ -231,12 +233,18 @@ def _numbers_of(raw: str, plain: str) -> frozenset[tuple[int | str, ...]]:
     ("letter", 22) for "v)". In ``raw``, only the number of a list item counts; in ``plain``, any numbering does."""
     if found := _NUMBER.match(raw):
         return frozenset([(int(found[1]),)])
+    if found := _LETTER.match(raw):
+        return _letters(found[1].lower())
     found = _NUMBERING.match(plain.lower())
     if found is None:
         return frozenset()
     if found["digits"]:
         return frozenset([tuple(map(int, found["digits"].split(".")))])
-    letters = found["letters"]
+    return _letters(found["letters"])
+
+
+def _letters(letters: str) -> frozenset[tuple[int | str, ...]]:
+    """Return the possible meanings of a number that is written with letters."""
     readings: set[tuple[int | str, ...]] = {("letter", ord(letters) - ord("a") + 1)} if len(letters) == 1 else set()
     if letters in _ROMAN:
         readings.add(("roman", _ROMAN.index(letters) + 1))
@@ -244,8 +252,7 @@ def _numbers_of(raw: str, plain: str) -> frozenset[tuple[int | str, ...]]:
 
 
 def _before(number: tuple[int | str, ...]) -> Sequence[tuple[int | str, ...]]:
-    """Return the numbers that may come directly before ``number``. A () among them means that ``number`` can be the
-    first."""
+    """Return the numbers that may come directly before ``number``. If ``number`` can be the first, () is among them."""
     *outer, last = number
     if last != 1:
         return [(*outer, int(last) - 1)]
@@ -266,8 +273,8 @@ def is_title(sentence: Sentence) -> bool:
 
 
 def _is_above(earlier: Sentence, its_indent: int, below: Sentence, indent: int) -> bool:
-    """Return whether ``below`` is part of the item ``earlier``, because it is indented further or is a bullet under a
-    numbered title."""
+    """Return whether ``below`` is part of the item ``earlier``: it is indented further, or is a bullet under a numbered
+    title."""
     return its_indent < indent or bool(_NUMBERED_TITLE.match(earlier.text) and not _NUMBERED.match(below.text))
 
 

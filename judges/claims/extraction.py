@@ -1,4 +1,4 @@
-"""Extracts the claims in a sentence with rules: any text is a claim unless it is known to state nothing."""
+"""Extracts the claims in a sentence with rules. Any text is a claim unless it is known to state nothing."""
 
 import re
 from bisect import bisect_right
@@ -28,6 +28,10 @@ _NAME = re.compile(r":? ?(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)")
 _NOTE = re.compile(r"\s*(?:\[\^|[¹²³⁴-⁹])")
 """The beginning of a footnote."""
 _DIGITS = re.compile(r"\d+")
+_SOURCES = re.compile(r"[,;|\n•]|\s(?:and|und|et|y)\s")
+"""Separates the sources in a list."""
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_AROUND_SOURCES = " \t\r\n.:：*_`\"'“”()[]"
 _MIN_CLAUSE_WORDS = 4
 _MAX_MESSAGE = 600
 """Maximum length, in characters, of a message that a "yes" may answer as a whole. In a longer message, a "yes" answers
@@ -48,10 +52,10 @@ class _Clause(Struct, frozen=True):
 class HeuristicClaimExtractor:
     """Finds the claims in a reply without a model. Implements ``judges.protocols.ClaimExtractor``.
 
-    A sentence is a single claim, unless semicolons divide it into clauses: then each clause is a claim. Text on the
+    A sentence is a single claim, unless semicolons divide it into clauses; then each clause is a claim. Text on the
     closed list in ``judges.claims.harmless`` is not a claim, whether it stands alone or introduces a claim. All other
-    text in a sentence belongs to the span of a claim. A claim's ``context`` is the text needed to understand it, such
-    as the sentence that its pronoun or connective refers to, or the lead-in of its list.
+    text in a sentence is part of a claim's span. A claim's ``context`` is the text needed to understand it, such as the
+    sentence that its pronoun or connective refers to, or the lead-in of its list.
 
     Args:
         known: the text of the question and the documents. Without it, every heading or topic counts as known.
@@ -60,8 +64,7 @@ class HeuristicClaimExtractor:
         languages: codes of the phrase tables to use. Raises ValueError for a language without a table.
         message: the user's message, which a "yes" or a courtesy may answer. None means that it isn't known, "" that
             there is none.
-        unread: whether a "yes" may also answer other text that isn't known. If the message asks nothing, that text may
-            have asked.
+        unread: whether the request has other, unknown text that a "yes" may answer if the message asks nothing.
     """
 
     def __init__(
@@ -80,10 +83,10 @@ class HeuristicClaimExtractor:
         self._unread = unread
         self._is_polite = lru_cache(maxsize=256)(self._has_only_courtesies)
         self._contexts = ContextFinder(self._rules, self._stated)
-        # Cached, because each sentence is read again as context of the next.
+        # Cached, because each sentence is read again as the context of the next one.
         self._clauses: dict[tuple[int, str], Sequence[_Clause]] = {}
         self._rows: dict[int, tuple[Sentence, Sequence[str]]] = {}
-        """Maps each table row read so far to the cells of its table's header."""
+        """Maps each table row read so far to the cells of the table's header."""
         self._statements: dict[int, tuple[Sentence, str]] = {}
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
@@ -120,7 +123,17 @@ class HeuristicClaimExtractor:
             return [_claim(sentence, _Clause(f"{number} {spoken(pieces)}", *whole))]
         if self._contexts.unexpected_number(sentence, previous, label=True):
             return [_claim(sentence, _Clause(spoken(pieces), *whole))]
+        if self._is_only_markers(sentence, pieces, previous):
+            return [_claim(sentence, _Clause(sentence.text.strip(), *whole))]
         return []
+
+    def _is_only_markers(self, sentence: Sentence, pieces: Sequence[Fragment], previous: Sequence[Sentence]) -> bool:
+        """Return whether a reply begins with a sentence of markers, which cite nothing there ("[8]")."""
+        if self._resolves is None or any(earlier.index >= 0 for earlier in previous):
+            return False
+        kinds = {piece.kind for piece in pieces}
+        is_marked = FragmentKind.MARKER in kinds <= {FragmentKind.MARKER, FragmentKind.SYNTAX, FragmentKind.TEXT}
+        return is_marked and not any(map(str.isalnum, spoken(pieces)))
 
     def _clauses_of(self, sentence: Sentence, pieces: Sequence[Fragment] = ()) -> Sequence[_Clause]:
         """Return the clauses of ``sentence``. ``pieces`` are its fragments, if they are already known."""
@@ -143,7 +156,7 @@ class HeuristicClaimExtractor:
         for start, end, read in _parts(text, pieces):
             if labelled and self._harmless.is_label(read, numbering=True):
                 continue
-            if (clause := self._clause(read)) is not None:
+            if (clause := self._clause(read, is_first=sentence.index == 0)) is not None:
                 claim, question = clause
                 found.append(_Clause(claim, start, end, question))
         return found
@@ -157,12 +170,12 @@ class HeuristicClaimExtractor:
         self._statements[sentence.index] = (sentence, stated)
         return stated
 
-    def _clause(self, text: str) -> tuple[str, str] | None:
+    def _clause(self, text: str, *, is_first: bool = False) -> tuple[str, str] | None:
         """Return the statement in a clause, without its introduction, and the question that the clause repeats. Return
         None if the clause states nothing."""
         harmless, asked = self._harmless, ""
         label = self._rules.labels.match(fold(text))
-        if label and harmless.is_label(text[label.end() :], numbers=True):
+        if label and self._names_sources(text[label.end() :], numbers=not is_first):
             return None
         rest, said = text, False
         while has_words(rest):
@@ -215,8 +228,8 @@ class HeuristicClaimExtractor:
         return asked, text[: trailing.start()] + text[trailing.end() :]
 
     def _names_documents(self, attribution: str) -> bool:
-        """Return whether each number in a phrase that mentions documents is the number of a document or occurs in
-        one."""
+        """Return whether each number in a phrase that mentions documents is a document's number or occurs in a
+        document."""
         resolves = self._resolves
         return self._harmless.knows_numbers(attribution) or (
             resolves is None or all(resolves(f"[{number}]") for number in _DIGITS.findall(attribution))
@@ -224,9 +237,9 @@ class HeuristicClaimExtractor:
 
     def _answered(self, text: str, clauses: Sequence[_Clause], previous: Sequence[Sentence]) -> tuple[str, bool] | None:
         """If ``text`` answers the preceding question with "yes", "no" or a courtesy that may mean either, return the
-        question followed by ``text``, and True. If the question isn't known, return ``text`` alone, and False. If only
-        the beginning of ``text`` is a courtesy and the rest makes claims (``clauses``), return ``text`` alone, and
-        True. If it isn't an answer, return None."""
+        question followed by ``text``, and True. If the question isn't known, return ``text`` and False. If ``text``
+        begins with a courtesy but also makes claims (``clauses``), return ``text`` and True. If ``text`` isn't an
+        answer, return None."""
         harmless = self._harmless
         first = not any(sentence.index >= 0 for sentence in previous)
         if not harmless.answer_in(text, first=first):
@@ -241,8 +254,8 @@ class HeuristicClaimExtractor:
         return (text, False) if not asked or harmless.asks_nothing(asked) else (f"{asked} {text}", True)
 
     def _message_before(self, previous: Sequence[Sentence]) -> str | None:
-        """Return the user's message, or the paragraph with the question if the message is long. Return None if it isn't
-        known what the user asked."""
+        """Return the user's message, or, if it is long, only the paragraph with the question. Return None if the
+        question isn't known."""
         message = self._message
         question = previous[0].plain if previous and previous[0].index < 0 else ""
         if message is None or (self._unread and self._harmless.asks_nothing(message)):
@@ -262,12 +275,25 @@ class HeuristicClaimExtractor:
 
     def _is_listed_source(self, text: str, nearest: str) -> bool:
         """Return whether ``text`` is an item of a list of sources that names nothing new."""
-        return bool(nearest and self._rules.labels.match(fold(nearest))) and self._harmless.is_label(text, numbers=True)
+        return bool(nearest and self._rules.labels.match(fold(nearest))) and self._names_sources(text)
+
+    def _names_sources(self, text: str, *, numbers: bool = True) -> bool:
+        """Return whether ``text`` only names sources: documents, locations in them, or titles made of known words. With
+        ``numbers``, a document's number counts as its name."""
+        if self._harmless.is_name(text):
+            return True
+        return all(
+            self._harmless.is_name(part)
+            or self._harmless.is_label(_YEAR.sub("", part) if self._harmless.knows_numbers(part) else part)
+            or (self._resolves is not None and (numbers or not part.isdecimal()) and self._resolves(f"[{part}]"))
+            for found in _SOURCES.split(text)
+            if (part := found.strip(_AROUND_SOURCES))
+        )
 
     def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:
-        """Return the claim in a table row: each cell, preceded by its column's name. Known names in a column of sources
-        are left out. The first row of a table is its header, which is a claim only if one of its cells is not a label.
-        """
+        """Return the claim in a table row: its cells, each preceded by the name of its column. Known names in a column
+        of sources are left out. The first row is the header, which is a claim only if one of its cells is not a
+        label."""
         header, values = self._header(previous), self._cells(sentence.text)
         self._rows[sentence.index] = (sentence, values if header is None else header)
         if not any(has_words(value) or self._is_unknown_address(value) for value in values):

@@ -1,4 +1,4 @@
-"""Recognises text that states nothing, using a closed list with conditions.
+"""Recognises text that states nothing, with a closed list of phrases and conditions.
 
 A courtesy, an announcement, a question to the user, a refusal or a label is harmless if it stands alone and names
 nothing that is missing from the question and the documents. The judge reads everything that is not recognised here.
@@ -38,26 +38,27 @@ _ASKED: Final = re.compile(
     r"\b(?:whether|if|ob|si|(?P<degree>how|wie|comment|cómo)|(?P<given>what|when|where|which|who|whose|why|was|wann"
     r"|welche\w*|wer|wo|warum|quand|quel\w*|qui|où|pourquoi|cuándo|cuál\w*|quién|dónde|qué))\b"
 )
-"""The beginning of an indirect question. Unless the question asks for yes or no, or for a degree, it presupposes its
-content: "when the fee is due" presupposes a fee."""
+"""The beginning of an indirect question. Such a question presupposes its content ("when the fee is due" presupposes a
+fee), unless it asks for yes or no or for a degree."""
 _CLAUSE: Final = re.compile(r"[,;:–—](?=\s)|\b(?:but|however|aber|jedoch|mais|pero|sino)\b")
 _EXCEPTING: Final = DENYING | {"than", "als", "besides", "sauf", "außer", "salvo"}
-"""Words that turn the object of a refusal into a statement: "anything other than ice"."""
+"""Words with which the object of a refusal states something: "anything other than ice"."""
 _QUESTION: Final = re.compile(r"[?？]\s*\Z")
 _LED: Final = " ,:;!.…–—-"
 """Punctuation around an introduction."""
 _THAT: Final = re.compile(r"(?<!\w)(?:that|dass|que)\s+(?!you\b|i\b|we\b|sie\b|ich\b|wir\b|vous\b|je\b|nous\b)")
-"""A conjunction in a question after which a fact is stated ("Did you know that ...")."""
+"""A conjunction in a question that introduces a fact ("Did you know that ...")."""
 _FOOTNOTE: Final = re.compile(r"\s*+(?:\[\^(?P<label>[\w-]{1,20})\]|[¹²³⁴-⁹]{1,2})?\s*+:?\s*+")
 _USER: Final = frozenset(["you", "du", "vous", "usted"])
 """Pronouns for the user. An indirect question may ask about the user ("which plan you have")."""
 _MAX_TOPIC_CHARS: Final = 160
 _LEADING_MARKS: Final = ",;–—-"
+_SPACE_OR_MARKS: Final = " \t\r\n*_"
 _LABEL_MARKS: Final = ":："
 """Marks between an introduction or a label and a "yes" or "no"."""
 _INTRODUCING: Final = frozenset(_LEADING_MARKS + _LABEL_MARKS)
 _MAX_INTRODUCTION: Final = 12
-"""The maximum number of words in such an introduction."""
+"""The maximum number of words in an introduction to a "yes" or "no"."""
 
 
 class HarmlessText:
@@ -100,7 +101,10 @@ class HarmlessText:
         """Return whether ``text`` as a whole is a courtesy or an announcement."""
         if self._table.placeholders.fullmatch(fold(text).strip(" \n*_.,")):
             return True
-        found = self._table.courtesies.fullmatch(AND.sub("", bare(text)))
+        announced = AND.sub("", bare(text))
+        found = self._table.courtesies.fullmatch(announced)
+        if found is None and text.rstrip(_SPACE_OR_MARKS).endswith((":", "：")):
+            found = self._table.lead_ins.fullmatch(announced)
         return found is not None and self._knows_topics(found)
 
     def is_question(self, text: str) -> bool:
@@ -116,16 +120,14 @@ class HarmlessText:
             return not (_THAT.search(folded, opening.end()) or self._suggests(folded[opening.end() :])) and all(
                 word in asks or self._words.is_known(word) for word in words_of(folded)
             )
-        if found := self._table.suggestions.match(folded):
-            return self.is_label(folded[found.end() :])
         return self._table.open_questions.match(folded) is not None and self._words.knows(words_of(folded))
 
     def quotes(self, text: str) -> bool:
-        """Return whether a document or a name contains ``text`` (such as an address) literally."""
+        """Return whether a document or a name contains ``text`` (such as an address) verbatim."""
         return self._known.quotes(text.strip(f"{END_MARKS}([{{<>}}]\"' "))
 
     def is_footnote(self, text: str) -> bool:
-        """Return whether ``text`` is a footnote whose text is the name of a document: "[^1]: faq.pdf"."""
+        """Return whether ``text`` is a footnote that consists of a document's name: "[^1]: faq.pdf"."""
         mark = _FOOTNOTE.match(text)
         return (
             mark is not None
@@ -134,7 +136,7 @@ class HarmlessText:
         )
 
     def has_verb(self, text: str) -> bool:
-        """Return whether ``text`` contains one of the verbs that make headings and comments statements."""
+        """Return whether ``text`` contains a verb that turns a heading or a comment into a statement."""
         return not STATING.isdisjoint(words_of(text))
 
     def refusal(self, text: str) -> int:
@@ -157,8 +159,8 @@ class HarmlessText:
         return end if self._is_refused(phrase, folded[found.end() : end].rstrip(f" {END_MARKS}?;—–-")) else 0
 
     def _end_of_refusal(self, folded: str, at: int) -> int:
-        """Return the position at which the clause of a refusal ends. A comma ends it, unless another object of the
-        refusal follows."""
+        """Return the position at which a refusal's clause ends: at a comma, unless another object of the refusal
+        follows."""
         for mark in _CLAUSE.finditer(folded, at):
             if _SUBORDINATE.match(folded, mark.end()):
                 continue
@@ -188,14 +190,15 @@ class HarmlessText:
         return self._is_object(re.sub(r"\A (?:pas|rien|aucune?|nada)\b", "", rest))
 
     def _is_named(self, words: Sequence[str], *, strict: bool = False) -> bool:
-        """Return whether a refusal's ``words`` name things instead of stating something or giving orders."""
+        """Return whether a refusal's ``words`` only name things, and neither state something nor give orders."""
         table = self._table
         commands = len(words) > 1 and words[0] in table.imperatives and words[1] not in table.heads
         describes = strict and bool(words) and words[0] in table.predicates
         return not (commands or describes or table.is_clause(words, strict=strict))
 
     def _is_object(self, text: str) -> bool:
-        """Return whether ``text`` names things that a reply doesn't know, as a noun phrase or an indirect question."""
+        """Return whether ``text`` is a noun phrase or an indirect question that only names what the reply doesn't
+        know."""
         if has_symbol(text):
             return False
         asked = _ASKED.search(text)
@@ -210,10 +213,9 @@ class HarmlessText:
         return not JOINS.search(text[asked.end() :]) and self._is_open(asked, text[asked.end() :])
 
     def _is_open(self, asked: re.Match[str], clause: str) -> bool:
-        """Return whether an indirect question presupposes nothing, as in "whether the fee is due" or "how long". Any
-        other question must repeat what the user asked, but may do so about another subject: "when the fee is due" if
-        the user asked when a bill is due.
-        """
+        """Return whether an indirect question presupposes nothing ("whether the fee is due", "how long") or repeats
+        what the user asked. It may repeat it about another subject: "when the fee is due" if the user asked when a bill
+        is due."""
         if not (asked["given"] or (asked["degree"] and not DEGREE.match(clause))):
             return True
         words, table = words_of(clause), self._table
@@ -234,18 +236,20 @@ class HarmlessText:
             found is not None and not self._is_open(found, asked[found.end() :])
         )
 
-    def is_label(self, text: str, *, numbers: bool = False, numbering: bool = False) -> bool:
+    def is_label(self, text: str, *, numbering: bool = False) -> bool:
         """Return whether ``text`` (a heading, table header or lead-in) contains only function words and words from the
-        question or the documents. With ``numbers``, it may also contain numbers from the question or the documents, as
-        in the name of a source. With ``numbering``, a number before the text is ignored, because it only continues the
-        numbering.
-        """
+        question or the documents. With ``numbering``, a number before the text is ignored, because it only continues a
+        numbered list."""
         folded = bare(text).rstrip(":： ")
         if numbering:
             folded = without_ordinal(folded)
         if self._table.courtesies.fullmatch(folded) and self.is_courtesy(folded):
             return True
-        return self._labels.is_label(text, folded, numbers=numbers)
+        return self._labels.is_label(text, folded)
+
+    def is_name(self, text: str) -> bool:
+        """Return whether ``text`` is the whole name of a document."""
+        return self._known.is_name(text.strip(f"{END_MARKS}([{{<>}}]\"' "))
 
     def introduces(self, text: str) -> bool:
         """Return whether ``text``, the introduction to a statement, names nothing that is missing from the question and
@@ -258,10 +262,9 @@ class HarmlessText:
 
     def answers(self, text: str, asked: str | None, *, stated: bool = False, first: bool = False) -> bool:
         """Return whether ``text``, which looks like a "yes" or "no", answers ``asked`` (the preceding text, or None if
-        it isn't known). Some texts, such as "Of course!", could also be a courtesy. They count as answers unless
-        ``asked`` is known to be an open question or no question at all. A wish ("Enjoy!") is not an answer if a claim
-        has been ``stated`` since.
-        """
+        it isn't known). Texts that may also be a courtesy, such as "Of course!", count as answers unless ``asked`` is
+        known to be an open question or no question at all. A wish ("Enjoy!") is not an answer if a claim has been
+        ``stated`` since."""
         core, table = self.answer_in(text, first=first), self._table
         if not table.courtesies.fullmatch(core):
             return True
@@ -275,10 +278,10 @@ class HarmlessText:
         return not asking_parts(text, self._table, self.is_courtesy)
 
     def answer_in(self, text: str, *, first: bool = False) -> str:
-        """Return the part of ``text`` that looks like a "yes" or "no", or "". It may have an introduction ("Oh, sure!",
-        "Based on the documents, no."), or be a courtesy at the beginning ("Sure, let me explain."). If ``text`` is the
-        ``first`` sentence of a reply, the introduction may also be a label ("Answer: yes"). Later, such a text is an
-        item of its own ("Refundable: yes")."""
+        """Return the part of ``text`` that looks like a "yes" or "no", or "". That part may follow an introduction
+        ("Oh, sure!", "Based on the documents, no."), or be a courtesy at the beginning ("Sure, let me explain."). If
+        ``text`` is the ``first`` sentence of a reply, the introduction may also be a label ("Answer: yes"). In later
+        sentences, a label isn't an introduction, because it states what the "yes" is about ("Refundable: yes")."""
         folded, at, led = fold(text), 0, ""
         while (end := self._prefix(folded, at)) > at:
             piece = folded[at:end].strip(_LED)

@@ -1,7 +1,7 @@
 """Reads a JSON reply. Each leaf, together with its path, is a claim; longer strings are judged sentence by sentence.
 
-``{"battery": {"covered": true}}`` claims "battery covered: true". A string of more than a few words is text and is
-split into sentences; its key is a label or a claim. The pieces cover the whole reply without overlapping. The JSON
+``{"battery": {"covered": true}}`` claims "battery covered: true". A string of more than a few words is text, which is
+split into sentences; its key is a label or a claim. The pieces cover the whole reply and don't overlap: the JSON
 structure between leaves becomes pieces that contain only punctuation. If the reply turns out not to be JSON, the rest
 of it is treated as prose.
 """
@@ -22,8 +22,8 @@ from judges.types import Claim, Sentence, Span
 _LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 _NUMBER = re.compile(r"-?\d*(?:\.\d*)?(?:[eE][+-]?\d*)?")
 _FENCE = re.compile(r"`{1,3}|`{3}(?:j(?:s(?:o(?:n[5cl]?)?)?)?)?[ \t\r]*\n?", re.IGNORECASE)
-"""A JSON code fence, or the beginning of one. Only a language name may follow the backticks, because other text could
-make a claim."""
+"""The opening of a JSON code fence, or the beginning of one. Only a language name may follow the backticks, because any
+other text could make a claim."""
 _PLAIN = re.compile(r'[^"\\]+')
 _STRUCTURE = Sentence(index=0, text="", span=Span(0, 0), plain="", in_code=True)
 _PUNCTUATION = re.compile(r'[\s{}\[\]",:`]+')
@@ -39,7 +39,7 @@ _PLAIN_KEYS_LISTED = (
     "contenido descripción detalles explicación fuente fuentes respuesta respuestas resumen texto título"
 )
 _PLAIN_KEYS = frozenset(_PLAIN_KEYS_LISTED.split())
-"""Words of keys that say nothing about their value."""
+"""Words in keys that say nothing about the value."""
 _MAX_NUMBER_CHARS = 400
 _MAX_LOOK_BACK = 256
 """Number of preceding pieces that are searched for a piece's context."""
@@ -85,7 +85,7 @@ class JsonReply:
         self._index = 0
         self._raw: list[str] = []  # text, from ``raw_at`` on
         self._raw_at = 0
-        self._begin = 0  # where the text that is not in a piece yet begins
+        self._begin = 0  # where the text that isn't part of a piece yet begins
         self._place = 0  # how far the reply has been read
         self._state = _State.START
         self._nesting: list[Container] = []
@@ -146,8 +146,9 @@ class JsonReply:
         extractor = self._extractor if sentence.index < self._prose_from else self._prose_extractor
         claims = await extractor.extract(spoken, before)
         if path := self._paths.get(sentence.index):
-            if not claims and any(map(str.isalnum, spoken.plain)):
-                claims = [Claim(text=spoken.plain, span=spoken.span, sentence_index=spoken.index)]
+            is_first = self._paths.get(sentence.index - 1) != path
+            if not claims and any(map(str.isalnum, spoken.text if is_first else spoken.plain)):
+                claims = [Claim(text=spoken.plain or spoken.text, span=spoken.span, sentence_index=spoken.index)]
             claims = [replace(claim, text=f"{path}: {claim.text}") for claim in claims]
         return [replace(claim, span=_placed(claim.span, spoken, sentence)) for claim in claims]
 
@@ -164,8 +165,8 @@ class JsonReply:
         return not words or (words.replace(" ", "").isalpha() and self._harmless.is_label(words))
 
     def shown(self, sentence: Sentence) -> str | None:
-        """Return the keys and the leaf of a piece without escapes, for clients to display. Return "" if the piece is
-        not a leaf or key, and None if its keys are too long to be judged."""
+        """Return a piece's keys and leaf, unescaped, for clients to display. Return "" if the piece is not a leaf or
+        key, and None if its keys are too long to be judged."""
         return self._shown.get(sentence.index, "")
 
     def _read(self, character: str) -> Sequence[Sentence]:
@@ -319,9 +320,8 @@ class JsonReply:
         return [piece]
 
     def _key(self, end: int, value: JsonString) -> list[Sentence]:
-        """Return the piece before a longer string, which contains the string's key. A key that says nothing ("text") is
-        not judged. A key that names only known things is judged together with the string. Any other key is a claim.
-        """
+        """Return the piece that precedes a longer string and contains its key. A key that says nothing ("text") is not
+        judged. A key that names only known things is judged together with the string. Any other key is a claim."""
         self._begin_value()
         place = self._nesting[-1] if self._nesting else None
         if place is None or not place.path:
@@ -370,7 +370,7 @@ class JsonReply:
         return sentence
 
     def _cut(self, end: int) -> str:
-        """Return the text up to ``end`` that is not in a piece yet. Each call joins the deltas only once."""
+        """Return the text up to ``end`` that isn't part of a piece yet. Each call joins the deltas only once."""
         if len(self._raw) > 1:
             self._raw = ["".join(self._raw)[self._begin - self._raw_at :]]
             self._raw_at = self._begin

@@ -1,4 +1,4 @@
-"""Recognises labels: headings, table heads and lead-ins that name things and state nothing."""
+"""Recognises labels: headings, table headers and lead-ins that name things without stating anything."""
 
 import re
 from collections.abc import Sequence
@@ -50,24 +50,21 @@ class Labels:
         self._words = words
         self._table = table
 
-    def is_label(self, text: str, folded: str, *, numbers: bool = False) -> bool:
+    def is_label(self, text: str, folded: str) -> bool:
         """Return whether ``text``, which is ``folded`` without punctuation and numbering, contains only function words
-        and words from the question or the documents. With ``numbers``, it may also contain numbers from the question or
-        the documents, as in the name of a source."""
+        and words from the question or the documents."""
         if has_symbol(text):
             return False
         bare = self._words.without_identifiers(_LEAD.sub("", AND.sub("", folded)))
         words = words_of(bare)
         if len(words) > _MAX_LABEL_WORDS or self._tells(bare, is_lead_in=_COLON.search(text) is not None):
             return False
-        if numbers:
-            return self._words.knows(words)
         counts = any(word[0].isdigit() or word in COUNTED for word in words)
         return not counts and not self._equates(text.strip(END_MARKS + " ")) and self._words.knows(words)
 
     def _tells(self, bare: str, *, is_lead_in: bool) -> bool:
-        """Return whether a part of a label is a statement, an instruction or an answer. The end of a lead-in is ignored
-        if the list below completes it."""
+        """Return whether a part of a label states something, or is an instruction or an answer. The end of a lead-in is
+        ignored if the list below completes it."""
         parts = [words_of(part) for part in _BREAK.split(bare)]
         last = parts[-1][-1:]
         if any(map(self._words.states, parts)) or (len(parts[-1]) > 1 and self._table.infinitives.issuperset(last)):
@@ -81,9 +78,9 @@ class Labels:
         return any(len(part) == 1 and self._describes(part[0]) for part in parts[1:])
 
     def _equates(self, text: str) -> bool:
-        """Return whether a label sets two names beside each other: "Medicine: water", "Deadline (Monday)", "Ben, the
-        manager". A reference that the documents write in the same way doesn't count as a name: "Right of access
-        (Article 15 GDPR)"."""
+        """Return whether a label puts two names next to each other, so that one describes the other: "Medicine: water",
+        "Deadline (Monday)", "Ben, the manager". A reference that occurs in the documents in the same form doesn't
+        count: "Right of access (Article 15 GDPR)"."""
         found = _BESIDE.search(text)
         return found is not None and all(
             not self._words.is_reference(side.strip())

@@ -29,7 +29,7 @@ class FullStopKind(Enum):
     ENDING = auto()
     """For example, "Inc." or "U.S." The sentence ends if a word follows that usually begins a sentence."""
     INITIAL = auto()
-    """A letter, such as "J." or "z." Treated like "Inc.", unless the letter is a word itself ("a size M.")."""
+    """A letter, such as "J." or "z." Treated like "Inc.", unless the letter is a word in itself ("a size M.")."""
     ORDINAL = auto()
     """A number, such as "3." The sentence ends unless the text that follows makes the number an ordinal."""
 
@@ -99,7 +99,8 @@ def _is_no_name(rules: SplitRules, before: str) -> bool:
 
 
 _PAIRS = dict(zip("([{（【「『《〈〔［｛", ")]}）】」』》〉〕］｝", strict=True))
-# Quotation marks by family. A mark closes an open mark of its family, unless it is in a place where a quotation opens.
+# Quotation marks by family. A mark closes an open mark of its family, unless it is in a place where a quotation may
+# begin.
 _FAMILY = {'"': '"', "“": '"', "”": '"', "„": '"', "‘": "’", "’": "’", "‚": "’", "«": "»", "»": "»"}
 _OPENING_MARKS = frozenset("“„‘‚«")
 _BEFORE_OPENING = frozenset("([{-–—*_:：")
@@ -172,7 +173,7 @@ _MARKUP = frozenset("*_~\"'“„‘‚«»([{¿¡")
 _INDENT = frozenset(" \t>")
 _BLANK = frozenset(" ")
 _OPEN_ENDED = frozenset(".!?…,;&+/–-，、；")
-"""Characters before a line feed that show that the sentence continues or that a full stop doesn't end it."""
+"""Characters that, before a line feed, show that the sentence continues or that a full stop doesn't end it."""
 _MAX_CLOSERS = 16
 _MAX_MARKUP = 6
 _MAX_FENCE_SPACE = 8
@@ -181,11 +182,10 @@ _LINE = 48
 
 
 class BoundaryDetector:
-    """For each character at which the sentence in ``ahead`` may end, decides whether the sentence ends there, and at
-    which position.
+    """Decides, for each character at which the sentence in ``ahead`` may end, whether it does and at which position.
 
     Every method takes a position and returns the end of the sentence, including the white space after it, or None. If
-    that is not certain yet, it raises MoreTextNeeded and leaves the state unchanged.
+    the result is not certain yet, the method raises MoreTextNeeded and leaves the state unchanged.
     """
 
     def __init__(self, ahead: Lookahead, rules: SplitRules) -> None:
@@ -210,7 +210,7 @@ class BoundaryDetector:
         return None
 
     def line(self, at: int) -> int | None:
-        """Return the end of a sentence that ends with its line because the line is a separate block."""
+        """Return the end of a sentence that ends with its line, because the line is a separate block."""
         return self._ahead.skip_space(at)
 
     def fence(self, at: int, marker: str) -> int | None:
@@ -288,12 +288,12 @@ class BoundaryDetector:
 
     def _soft_end(self, at: int, end: int, *, asks: bool) -> int | None:
         """Return the end of the sentence if the mark at ``at``, with its closing marks up to ``end``, ends it."""
-        ahead = self._ahead
+        ahead, cites = self._ahead, None
         after = ahead.skip_space(end)
         if after < ahead.limit and after - end <= 2 and ahead.char(after) in _CITES and not ahead.lines(end, after):
             cited = ahead.citation(after)
             if cited is not None and cited < ahead.limit and (not ahead.char(cited) or ahead.char(cited).isspace()):
-                end, after = cited, ahead.skip_space(cited)
+                cites, end, after = after, cited, ahead.skip_space(cited)
         if after == ahead.limit or (ahead.char(after) and ahead.lines(end, after) > 1):
             return after
         if not ahead.char(after) or ahead.char(after) in MARKS:
@@ -308,6 +308,8 @@ class BoundaryDetector:
             stop in (FullStopKind.LOOSE, FullStopKind.ENDING) and ahead.lines(end, after)
         ):
             return after
+        if stop is FullStopKind.NUMBERED and cites is not None:  # a client may show "max. [8](url)" as "max. 8"
+            word = cites + 1
         is_end = ends(self._rules, stop, before, ahead.text[at - 1], ahead.word(word))
         return after if is_end else None
 

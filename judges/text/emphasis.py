@@ -1,8 +1,8 @@
 """Decides which asterisks, underscores and tildes are markup, by the rules of CommonMark 0.31.2 and GitHub's Markdown.
 
-A sentence is read without the rest of its paragraph, so an asterisk that nothing in the sentence pairs with may still
-pair with one in another sentence. It is therefore never read, except inside a number. There it decides which number the
-text shows, and is unjudged.
+A sentence is read without the rest of its paragraph, so an asterisk without a partner in the sentence may still pair
+with one in another sentence. A judge therefore never reads it, unless it is inside a number. There, the asterisk
+affects which number the text shows, and is unjudged.
 """
 
 import unicodedata
@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from judges.text.fragments import Fragment, FragmentKind
 
 _IN_NUMBERS = ".,'’·٫٬^"
-"""Characters other than digits that numbers contain: they separate groups of digits, or raise to a power."""
+"""Characters in numbers other than digits: they separate groups of digits, or raise to a power."""
 
 
 def mark_fragment(text: str, start: int, end: int) -> Fragment:
-    """Return the fragment of a run of asterisks, underscores or tildes. A run whose meaning depends on the text around
-    it has the kind ``EMPHASIS`` until ``settle_marks`` reads it."""
+    """Return the fragment of a run of asterisks, underscores or tildes. A run whose meaning depends on the surrounding
+    text has the kind ``EMPHASIS`` until ``settle_marks`` decides on it."""
     run = text[start:end]
     opens, closes = _flanks(text, start, end)
     if run[0] == "~":
@@ -54,25 +54,35 @@ def settle_marks(text: str, parts: Sequence[Fragment]) -> list[Fragment]:
             runs += waiting
             waiting, read = [], part.spoken.rstrip(_IN_NUMBERS)[-1]
     runs += waiting
-    shown = _unpaired(text, [parts[place] for place in runs]) if joining else [0] * len(runs)
+    shown = _unpaired(text, [parts[place] for place in runs])
     for place, count in zip(runs, shown, strict=True):
         part = parts[place]
-        if place in joining:
+        if place in joining or (count and _is_shown(text, part)):
             settled[place] = replace(part, spoken=text[part.start : part.start + count])
         else:
             settled[place] = replace(part, kind=FragmentKind.SYNTAX)
     return settled
 
 
+def _is_shown(text: str, run: Fragment) -> bool:
+    """Return whether a run without a partner in its sentence is shown, because it is unlikely to have one in another
+    sentence: it can only close emphasis, but it follows a word directly ("an A* in maths"). At the end of a sentence,
+    two marks may close emphasis that began in an earlier sentence."""
+    opens, closes = _flanks(text, run.start, run.end)
+    is_last = not any(map(is_word, text[run.end :]))
+    after_word = is_word(text[run.start - 1 : run.start])
+    return closes and not opens and after_word and not (is_last and run.end - run.start > 1)
+
+
 def _unpaired(text: str, runs: Sequence[Fragment]) -> list[int]:
-    """Return how many marks of each run pair with no other mark, by CommonMark's rules for emphasis. The time is linear
-    in the number of marks."""
+    """Return, for each run, the number of marks that pair with no other mark by CommonMark's rules for emphasis. The
+    time is linear in the number of marks."""
     lengths = [run.end - run.start for run in runs]
     left = list(lengths)
     sides = [_sides(text, run) for run in runs]
     openers: list[int] = []
     lowest: dict[tuple[str, bool, int], int] = {}
-    """The first run that can still pair with a closing run of this kind. Those before it were tried in vain."""
+    """The first run that can still pair with a closing run of this kind; those before it have been tried in vain."""
     for place, run in enumerate(runs):
         mark, (opens, closes) = text[run.start], sides[place]
         key = (mark, opens, lengths[place] % 3)

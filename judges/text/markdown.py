@@ -34,7 +34,11 @@ _BLOCK = re.compile(rf"(?:\s*>){{0,8}}(?:\s*#{{1,6}}[ \t]+|{ITEM.pattern})?(?:\s
 _PREFIX_PARTS = re.compile(r"(?P<ordinal>\d{1,9}|[A-Za-z](?=\)))|(?P<symbol>\[[ xX]\][ \t]*)")
 _RULE = re.compile(r"\s*(?:[-_*=]\s*){3,}\Z")
 
-_BRACKET = r"[(\[［【（〔⟨{][^()\[\]［］【】（）〔〕⟨⟩{}\n]{1,120}[)\]］】）〕⟩}]"
+_BRACKET = "|".join(
+    rf"\{opening}[^()\[\]［］【】（）〔〕⟨⟩{{}}\n]{{1,120}}\{closing}"
+    for opening, closing in ("()", "[]", "［］", "【】", "（）", "〔〕", "⟨⟩", "{}")
+)
+_BRACKET = f"(?:{_BRACKET})"
 _TOKEN = re.compile(
     r"(?P<code>(?<!`)(?P<ticks>`{1,3})(?!`)(?P<literal>[^`]{1,1000})(?P=ticks)(?!`))"
     rf"|(?P<cite>{CITATION.pattern})"
@@ -46,6 +50,7 @@ _TOKEN = re.compile(
     r"|(?P<note><sup>\[?\d{1,3}\]?</sup>)"
     r"|<(?P<auto>(?:https?://|mailto:)[^<>\s]{1,1000})>"
     r"|(?P<markup><(?=[a-zA-Z/!?]|\Z))"
+    r"|(?P<loose>\\&(?=#)|&#(?:[0-9]{1,7}|[xX][0-9a-fA-F]{1,6})(?![0-9a-fA-F;]))"
     r"|\\(?!<[a-zA-Z/!?])(?P<escaped>[!-/:-@\[-`{-~])"
     r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});)"
     r"|(?P<quote>\n[ \t]{0,8}(?:>[ \t]?){1,8})"
@@ -65,9 +70,7 @@ _CELL = re.compile(r"(?<!\\)\|")
 
 def plain(text: str) -> str:
     """Return the plain text of a sentence or block of Markdown. Markup and citations are removed, link texts and code
-    are kept, and white space is collapsed. The result is "" if nothing is left, for example of a rule or a single
-    marker.
-    """
+    are kept, and white space is collapsed. The result is "" if nothing is left, as for a rule or a single marker."""
     if ROW.match(text):
         return ", ".join(cell for cell in cells(text) if cell)
     return spoken(fragments(text))
@@ -95,9 +98,8 @@ def verbalise_row(header: Sequence[str], values: Sequence[str]) -> str:
 
 def fragments(text: str, resolves: Resolves | None = None) -> list[Fragment]:
     """Return the fragments of a sentence or block of Markdown; they cover it without overlapping. ``resolves``
-    distinguishes citation markers from other brackets. Without it, everything that looks like a marker is one. This is
-    used for documents, whose markers cite other texts.
-    """
+    distinguishes citation markers from other brackets. Without it, everything that looks like a marker is one;
+    documents are read this way, because their markers cite other texts."""
     if _UNMARKED.match(text):
         return [Fragment(0, len(text), FragmentKind.TEXT, text)]
     if ROW.match(text):
@@ -112,11 +114,19 @@ def _block_fragments(text: str, resolves: Resolves | None) -> list[Fragment]:
     start = block.end() if block else 0
     found = [*_block(text, start)]
     for definition in LINK_DEFINITIONS.finditer(text) if "]:" in text and not FOOTNOTE.match(text) else ():
-        if definition.start("label") >= start:
+        if definition.start("label") >= start and begins_paragraph(text, definition.start("label"), start):
             found += _inline(text, start, definition.start("label"), resolves)
             found += _definition(definition, resolves)
             start = definition.end()
     return [*found, *_inline(text, start, len(text), resolves)]
+
+
+def begins_paragraph(text: str, at: int, start: int) -> bool:
+    """Return whether a link definition can begin in the line of ``at``, because the line is the first after ``start``
+    or follows a blank line or a heading. In the middle of a paragraph, clients show it as text."""
+    above = text[start:at].replace("\r\n", "\n").replace("\r", "\n").rpartition("\n")[0]
+    last = above.rpartition("\n")[2]
+    return not last.strip(" \t>") or HEADING.match(last) is not None
 
 
 def cell_fragments(text: str, parts: Sequence[Fragment]) -> list[list[Fragment]]:
@@ -131,7 +141,7 @@ def cell_fragments(text: str, parts: Sequence[Fragment]) -> list[list[Fragment]]
 
 
 def _settled(text: str, parts: Sequence[Fragment], resolves: Resolves | None) -> list[Fragment]:
-    """Return ``parts`` after deciding on those whose meaning depends on the text around them."""
+    """Return ``parts`` after deciding on those whose meaning depends on the surrounding text."""
     settled = list(parts)
     if any(part.kind is FragmentKind.MARKER for part in parts):
         settled = _with_markers_settled(text, parts, resolves)
@@ -140,7 +150,7 @@ def _settled(text: str, parts: Sequence[Fragment], resolves: Resolves | None) ->
 
 
 def _with_markers_settled(text: str, parts: Sequence[Fragment], resolves: Resolves | None) -> list[Fragment]:
-    """Return ``parts`` after replacing the markers that belong to the sentence."""
+    """Return ``parts`` with the markers that belong to the sentence replaced."""
     misplaced = dict(misplaced_markers(text, parts))
     settled: list[Fragment] = []
     for place, part in enumerate(parts):
@@ -237,7 +247,7 @@ def _inline(text: str, start: int, end: int, resolves: Resolves | None) -> Itera
 
 
 def _is_in_number(text: str, made: Sequence[Fragment]) -> bool:
-    """Return whether a digit follows a citation marker in brackets. Such a marker may be a part of the number."""
+    """Return whether a digit follows a bracketed citation marker, which may then be part of the number."""
     return len(made) == 1 and made[0].kind is FragmentKind.MARKER and text[made[0].end : made[0].end + 1].isdecimal()
 
 
@@ -273,7 +283,7 @@ def _token(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
 
 
 def _simple_token(found: re.Match[str]) -> list[Fragment] | None:
-    """Return the fragments of a token that does not depend on the text around it, or None if it is text."""
+    """Return the fragments of a token that doesn't depend on the surrounding text, or None if it is text."""
     start, stop = found.span()
     match found.lastgroup:
         case "auto":
@@ -295,6 +305,8 @@ def _simple_token(found: re.Match[str]) -> list[Fragment] | None:
                     start, stop, FragmentKind.TEXT if shown else FragmentKind.INVISIBLE, character if shown else ""
                 )
             ]
+        case "loose":  # an entity in HTML, but not in Markdown
+            return [Fragment(start, stop, FragmentKind.STRUCK, found[0])]
         case "quote":
             return [Fragment(start, stop, FragmentKind.SYNTAX, "\n")]
         case _:
@@ -362,7 +374,7 @@ def _image(text: str, found: re.Match[str], end: int, resolves: Resolves | None)
 
 
 def _close(text: str, start: int, end: int) -> list[Fragment] | None:
-    """Return the fragments of the end of a link whose text has brackets, or None if it is text."""
+    """Return the fragments of the end of a link whose text contains brackets, or None if it is text."""
     if link := DESTINATION.match(text, start + 1, end):
         return [Fragment(start, start + 1, FragmentKind.SYNTAX), *_destination(link)]
     return [Fragment(start, start + 2, FragmentKind.LINK)] if DEEP_DESTINATION.match(text, start + 1, end) else None

@@ -1,7 +1,7 @@
-"""Tells citation markers from brackets that belong to the sentence around them.
+"""Distinguishes citation markers from brackets that belong to the surrounding sentence.
 
 A client shows ``[8](url)`` as a link with the text "8". At the end of a clause, that is a citation. Elsewhere, it can
-be what the sentence states: "at most [8](url) tablets". The same is true of a document's name: "[Adults](url) take".
+be part of the statement: "at most [8](url) tablets". The same is true of a document's name: "[Adults](url) take".
 """
 
 import re
@@ -35,18 +35,21 @@ _PAUSES = frozenset(".,;…")
 _SIGNS = frozenset("%‰°€$£¥")
 """Signs that may follow a number."""
 _FILE = re.compile(r"\[(?:https?://[^\s\[\]]+|[^\s\[\]]+\.[A-Za-z][A-Za-z0-9]{1,4})\]")
-"""The name of a file or an address in brackets. In a sentence, it can only be a source."""
+"""A file name or address in brackets. In a sentence, it can only be a source."""
 _NOTE = "<sup>"
+_RAISABLE = re.compile(r"(?:(?<![^\W_])(?:[^\W\d_]|[cdkm]m|ft|yd)|\d\s?[^\W\d_]{1,3}|\d\s?[)\]}])\Z")
+"""The end of a text that a raised number may belong to: a unit, or a number in brackets."""
+_FRACTION_BARS = frozenset("/⁄")
 _LOOK_BACK = 16
 
 
 def misplaced_markers(text: str, parts: Sequence[Fragment]) -> Iterator[tuple[int, FragmentKind]]:
-    """Yield the index of each marker in ``parts`` that isn't where a citation stands, and its kind: ``TEXT`` if it
-    belongs to the sentence, ``STRAY_MARKER`` if it may be a citation or a number of the sentence."""
+    """Yield the index of each marker in ``parts`` that isn't in the place of a citation, and its kind: ``TEXT`` if it
+    belongs to the sentence, or ``STRAY_MARKER`` if it may be either a citation or a number in the sentence."""
     for place, around in _markers(text, parts):
         marker = text[parts[place].start : parts[place].end]
         if marker.startswith(_NOTE):
-            kind = FragmentKind.TEXT if around.touches_number else FragmentKind.MARKER
+            kind = FragmentKind.TEXT if around.is_power else FragmentKind.MARKER
         elif _is_link(text, parts, place):
             kind = _label_kind(marker, around)
         else:
@@ -55,13 +58,15 @@ def misplaced_markers(text: str, parts: Sequence[Fragment]) -> Iterator[tuple[in
             yield place, kind
 
 
-def labels_in_clauses(text: str, parts: Sequence[Fragment]) -> Iterator[int]:
-    """Yield the index of each marker in ``parts`` that would not be a citation if the reply made it a link by defining
-    its label (``[8]: url``)."""
+def labels_in_clauses(text: str, parts: Sequence[Fragment]) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each marker in ``parts`` that would not be a citation if the reply turned it into a
+    link by defining its label (``[8]: url``). A marker may contain others: "([8], [9])"."""
     for place, around in _markers(text, parts):
-        marker = text[parts[place].start : parts[place].end]
-        if marker[0] == "[" != marker[1] and _label_kind(marker, around) is not FragmentKind.MARKER:
-            yield place
+        start, end = parts[place].start, parts[place].end
+        for label in REFERENCE.finditer(text, start, end):
+            in_brackets = label.start() > start and text[label.start() - 1] == "["  # "[[8]]" is shown as "[8]"
+            if not in_brackets and _label_kind(label[0], around) is not FragmentKind.MARKER:
+                yield label.span()
 
 
 class _Around(Struct, frozen=True):
@@ -77,6 +82,12 @@ class _Around(Struct, frozen=True):
     def touches_number(self) -> bool:
         """Whether the character before or after the marker belongs to a number."""
         return self.before[-1].isnumeric() or self.after.isnumeric()
+
+    @property
+    def is_power(self) -> bool:
+        """Whether a raised number here may belong to a number, a unit or a fraction: "10<sup>5</sup>",
+        "m<sup>2</sup>", "<sup>1</sup>/2"."""
+        return self.touches_number or _RAISABLE.search(self.before) is not None or self.after in _FRACTION_BARS
 
 
 def _markers(text: str, parts: Sequence[Fragment]) -> Iterator[tuple[int, _Around]]:
@@ -116,7 +127,7 @@ def _shown(text: str, parts: Sequence[Fragment]) -> tuple[str, Sequence[int]]:
 
 
 def _label_kind(label: str, around: _Around) -> FragmentKind:
-    """Return the kind of a link's label. A client shows it without its brackets."""
+    """Return the kind of a link's label, which a client shows without its brackets."""
     is_name = any(map(str.isalpha, label))
     if is_name and not _FILE.fullmatch(label):
         is_citation = around.before.rstrip()[-1] in _OPENING | _CLOSING
@@ -129,6 +140,8 @@ def _label_kind(label: str, around: _Around) -> FragmentKind:
 
 def _bracket_kind(marker: str, around: _Around) -> FragmentKind:
     """Return the kind of a marker that is shown with its brackets."""
+    if marker.startswith("[^") and around.before[-1].isnumeric():  # shown as a raised number: "10[^5]"
+        return FragmentKind.STRAY_MARKER
     if "](" in marker or around.touches_number:  # "([8](url)) tablets", "2[8] tablets"
         return FragmentKind.MARKER if around.ends_clause else FragmentKind.STRAY_MARKER
     is_name = any(map(str.isalpha, marker)) and not CITATION.fullmatch(marker) and not _FILE.fullmatch(marker)
@@ -138,7 +151,7 @@ def _bracket_kind(marker: str, around: _Around) -> FragmentKind:
 
 def _is_link(text: str, parts: Sequence[Fragment], place: int) -> bool:
     """Return whether the marker is the text of a link and has no brackets of its own, so that none are shown. Two
-    numbers beside each other (``[1][2]``) are a link only if the reply defines the second."""
+    adjacent numbers (``[1][2]``) are a link only if the reply defines the second."""
     start, end = parts[place].start, parts[place].end
     if text[start] != "[" or text[start + 1] == "[":
         return False
@@ -150,8 +163,8 @@ def _is_link(text: str, parts: Sequence[Fragment], place: int) -> bool:
 
 
 def _is_clause(before: str) -> bool:
-    """Return whether a citation can follow ``before``: it ends with a word or a closing mark. A number has to be
-    separated by a space."""
+    """Return whether a citation can follow ``before``, because it ends with a word or a closing mark. After a number,
+    there must be a space."""
     bare = before.rstrip()
     if bare[-1] in _PAUSES:
         bare = bare[:-1].rstrip()

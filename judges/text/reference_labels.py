@@ -1,7 +1,7 @@
-"""Finds the links that a reply makes of its citation markers by defining their labels (``[8]: url``).
+"""Finds citation markers that a reply turns into links by defining their labels (``[8]: url``).
 
 A client shows such a marker as a link with the text "8". At the end of a clause, that is a citation. Elsewhere, it can
-be what the sentence states: "at most [8] tablets". The definition may come before or after the marker.
+be part of the statement: "at most [8] tablets". The definition may come before or after the marker.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,8 @@ class ReferenceLabels:
 
     def links(self, sentence: Sentence, reply: Sequence[Sentence]) -> Sequence[Span]:
         """Return the positions, in the text of ``sentence``, of markers inside clauses that are links because ``reply``
-        has defined their labels, and of definitions whose labels ``reply`` has used inside clauses."""
+        has defined their labels. Also return the positions of definitions whose labels ``reply`` has used inside
+        clauses."""
         for index in range(self._next, sentence.index + 1):
             text = self._read(reply[index])
             for first, labels in ((self._defined, _defined(text)), (self._used, self._used_in(text))):
@@ -51,14 +52,13 @@ class ReferenceLabels:
             return
         defined = {span.start for _, span in _defined(text)}
         parts = fragments(text, self._resolves)
-        for place in labels_in_clauses(text, parts):
-            start, end = parts[place].start, parts[place].end
+        for start, end in labels_in_clauses(text, parts):
             if start not in defined:
                 yield _folded(text[start:end]), Span(start, end)
 
 
 def _defined(text: str) -> Iterator[tuple[str, Span]]:
-    """Yield the label of each definition in ``text`` except footnotes, and the position of the definition."""
+    """Yield the label and the position of each definition in ``text``, except footnotes."""
     for found in LINK_DEFINITIONS.finditer(text) if "]:" in text else ():
         if not found["label"].startswith("[^"):
             yield _folded(found["label"]), Span(found.start("label"), found.end())

@@ -13,6 +13,7 @@ from judges.training.data.datasets import load, split
 from judges.training.encoder import adapters, checkpoints
 from judges.training.encoder import exported_weights as exported
 from judges.training.encoder.bases import BASES, MINILM
+from judges.training.encoder.distillation import Teacher
 from judges.training.encoder.model import DROPOUT, from_base
 from judges.training.encoder.progress import Curve
 from judges.training.encoder.training_loop import Plan, train
@@ -66,7 +67,9 @@ def _train(options: argparse.Namespace) -> None:
     encoder = Encoder.of(folder / "tokenizer.json")
     dev = evaluate.load(options.data / "dev.jsonl.gz")
     curve = Curve(options.run, encoder, dev, kept, prefix=plan.prefix, threads=options.threads)
-    train(judge, groups, encoder, plan, options.run, curve, tokens=kept_run["tokens"] if kept_run else 0)
+    teacher = Teacher.kept(options.teacher, folder / "tokenizer.json", half=plan.half) if options.teacher else None
+    tokens = kept_run["tokens"] if kept_run else 0
+    train(judge, groups, encoder, plan, options.run, curve, tokens=tokens, teacher=teacher)
 
 
 def _mean(options: argparse.Namespace) -> None:
@@ -143,6 +146,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument(
         "--begin", type=Path, help="start from the judge in this folder: an exported judge, or one written by `keep`"
+    )
+    command.add_argument(
+        "--teacher", type=Path, help="also learn from the probabilities of the larger encoder that `keep` wrote here"
     )
     command.add_argument("--seed", type=int, default=20)
     command.set_defaults(command=_train)

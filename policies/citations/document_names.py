@@ -11,12 +11,13 @@ _WORD = re.compile(r"\w+")
 _WORDS = re.compile(r"[^\W_]+")
 _LONGEST_NAME = 500
 _SHORTEST_NAME = 3
+_SHORTEST_ANCHOR = 4
 _MOST_QUOTED = 256
 _JOINERS = "-/\\@._~%"
 _DIGITS = re.compile(r"[0-9]+")
 _EXTENSION = re.compile(r"[^\s/\\].{0,120}(\.[A-Za-z][A-Za-z0-9]{1,4})")
 Documents = tuple[int, ...]
-"""The indices of the documents with the same name, in order. Empty if no document has the name."""
+"""The indices of the documents that share a name, in order; empty if no document has the name."""
 
 _SET_OFF = (('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("»", "«"), ("‘", "’"), ("《", "》"), ("「", "」"))
 
@@ -89,28 +90,31 @@ class DocumentNames:
         return self._ids.get(exact) or self._folded.get(folded) or self._folded.get(page, ())
 
     def first_named(self, names: Iterable[str]) -> Documents:
-        """Return the documents with the first of ``names`` that any document has."""
+        """Return the documents for the first of ``names`` that matches a document."""
         return next((documents for name in names if (documents := self.get(name))), ())
 
     def is_name(self, name: str) -> bool:
         """Return whether a document has exactly this name, ignoring case and a trailing slash."""
         return name in self._ids or _fold(name) in self._folded
 
-    def knows_words(self, text: str) -> bool:
-        """Return whether ``text`` has words, all of which occur in the documents or their names."""
+    def has_anchor(self, text: str) -> bool:
+        """Return whether ``text`` is written like an anchor ("#annual-leave"), and its words occur in this order in a
+        document or a name. A single short word, such as "not", is not an anchor."""
         words = _WORDS.findall(text.casefold())
-        return bool(words) and all(word in self._words for word in words)
+        if any(map(str.isspace, text)) or sum(map(len, words)) < _SHORTEST_ANCHOR:
+            return False
+        return any(f" {' '.join(words)} " in known for known in self._in_order)
 
     @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset(word for text in (*self._texts, *self._folded) for word in _WORDS.findall(text.casefold()))
+    def _in_order(self) -> Sequence[str]:
+        return [f" {' '.join(_WORDS.findall(text.casefold()))} " for text in (*self._texts, *self._folded)]
 
     def at_number(self, number: int) -> Documents:
         """Return the document numbered ``number`` in the prompt. Numbers start at 1."""
         return (number - 1,) if 1 <= number <= self.count else ()
 
     def resembles_name(self, name: str) -> bool:
-        """Return whether ``name``, which is not a known name, looks like one. It does if it is a known id with another
+        """Return whether ``name``, which matches no document, looks like a document's name: a known id with a different
         number, or a file name with a known extension."""
         if self.is_in_documents(name):
             return False
@@ -132,7 +136,7 @@ class DocumentNames:
         documents. The longest name wins; matches do not overlap."""
         folded = text.casefold()
         if not any(first in folded for first in self._root.after):
-            return  # most text mentions no document, and this check takes a fifth of the time of finding the words
+            return  # most text mentions no document, and this check is five times as fast as finding the words
         words = [match.span() for match in _WORD.finditer(text)]
         at = 0
         while at < len(words):
@@ -170,14 +174,14 @@ class DocumentNames:
 
 
 def lookup_forms(name: str) -> tuple[str, str, str]:
-    """Return the forms in which a name is looked up, in this order: the name itself, which may be an id; without
-    differences of case; and, for a URL, without its fragment."""
+    """Return the forms in which a name is looked up, in this order: the name itself, which may be an id; the name with
+    its case folded; and, for a URL, also without its fragment."""
     folded = _fold(name)
     return name, folded, _fold(folded.partition("#")[0]) if "://" in folded else folded
 
 
 def _longer(first: _Mention | None, second: _Mention) -> _Mention:
-    """Return the longer of two mentions. Mentions of equal length differ only in case; the documents of both then
+    """Return the longer of two mentions. Mentions of equal length differ only in case, so the documents of both
     count."""
     if first is None or second[1].end > first[1].end:
         return second
@@ -187,7 +191,7 @@ def _longer(first: _Mention | None, second: _Mention) -> _Mention:
 
 
 def _grouped(named: Iterable[tuple[str, int]]) -> Mapping[str, Documents]:
-    """Group documents by name. Each document is listed once for a name."""
+    """Group documents by name. Each document is listed once per name."""
     found: dict[str, dict[int, None]] = {}
     for name, index in named:
         found.setdefault(name, {})[index] = None
@@ -199,8 +203,8 @@ def _fold(name: str) -> str:
 
 
 def _is_distinctive(name: str) -> bool:
-    """Return whether ``name`` can only be a name when it occurs in plain text. This applies to ``faq.pdf`` and ``Legal
-    Review``, but not to ``web``."""
+    """Return whether ``name``, found in plain text, can only be a document's name. This is true of ``faq.pdf`` and
+    ``Legal Review``, but not of ``web``."""
     if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME or _WORD.search(name) is None:
         return False
     return not name.isalpha() or not name.islower()

@@ -1,7 +1,7 @@
 """Resolves citation markers such as ``[1, 3-5]``, ``[faq.pdf, p. 3]`` or ``【4:0†source】`` to documents.
 
 Square brackets contain many things other than citations: years, intervals, indices, placeholders, link texts. A marker
-therefore counts only if it names a document or can hardly refer to anything but a missing document.
+counts only if it names a document or can hardly refer to anything but a missing one.
 """
 
 import re
@@ -40,7 +40,7 @@ _PLACE_ALONE = re.compile(
 )
 _UNBALANCED = re.compile(r"[(){}]")
 _LARGEST_STRAY = 99
-"""A number above this that matches no document is considered a year, a status code or an issue number rather than a
+"""A larger number that matches no document is taken for a year, a status code or an issue number rather than a
 marker."""
 
 _INDEX = re.compile(r"(?:(?<!\w)[a-z]|(?<=[A-Za-z0-9])_[A-Za-z0-9]{1,30})\Z")
@@ -76,14 +76,14 @@ def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterat
 
 
 def names_only_documents(bracket: str, names: DocumentNames) -> bool:
-    """Return whether a bracketed text (given with its brackets) contains only names of documents in the request, and
-    locations in these documents: numbers, or words from the documents.
-    """
+    """Return whether a bracketed text (given with its brackets) contains only the names of the request's documents and
+    locations in them: numbers, or anchors that repeat the documents' words."""
     return bool(documents_named(bracket, names))
 
 
 def documents_named(bracket: str, names: DocumentNames) -> Sequence[Documents]:
-    """Return the documents of each name in a bracketed text. Return none if ``names_only_documents`` is False for it.
+    """Return the documents for each name in a bracketed text, or none if ``names_only_documents`` is False for the
+    text.
 
     Numbers count only in the brackets in ``_NUMBERING``, because other brackets contain numbers of many kinds.
     """
@@ -106,8 +106,8 @@ def _document_in_lens(match: re.Match[str], content: str, names: DocumentNames) 
 
 
 def _documents_listed(content: str, names: DocumentNames, *, numbers: bool) -> Sequence[Documents]:
-    """Return the documents of each name or number in a list such as ``1, faq.pdf, p. 3``; none if anything else is in
-    it."""
+    """Return the documents for each name or number in a list such as ``1, faq.pdf, p. 3``; none if the list contains
+    anything else."""
     label = _LABEL.match(content)
     found: list[Documents] = []
     for part in _SEPARATOR.split(content[label.end() :] if label else content):
@@ -122,7 +122,7 @@ def _documents_listed(content: str, names: DocumentNames, *, numbers: bool) -> S
 
 
 def _place_in(part: str, names: DocumentNames) -> str:
-    """Return the location in a part that names a document, or "" if it has none."""
+    """Return the location given in ``part``, which names a document, or "" if it gives none."""
     if names.get(part):
         return _fragment_of(part, names)
     return place[0] if (place := _PLACE.search(part)) else ""
@@ -134,9 +134,10 @@ def _fragment_of(name: str, names: DocumentNames) -> str:
 
 
 def _is_place(place: str, names: DocumentNames) -> bool:
-    """Return whether the text is only a location in a document: a number, or words from the documents."""
+    """Return whether the text is nothing but a location in a document: a number, or an anchor that repeats words of a
+    document in their order."""
     place = place.strip()
-    return not place or _NUMBERED_PLACE.fullmatch(place) is not None or names.knows_words(place)
+    return not place or _NUMBERED_PLACE.fullmatch(place) is not None or names.has_anchor(place)
 
 
 def _numbered_or_named(part: str, names: DocumentNames) -> Documents:

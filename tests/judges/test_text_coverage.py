@@ -94,7 +94,7 @@ def test_ordinary_reply_is_judged_or_harmless(text: str) -> None:
         ("Wait ~2~4 hours.", [("struck", "Wait ~2~4 hours.")]),
         ("Wait 20~24 hours, not 2~4.", [("struck", "Wait 20~24 hours, not 2~4.")]),
         ("Wait *2*4 hours.", [("emphasis", "*")]),
-        ("Wait 2**4** hours.", [("emphasis", "**")]),
+        ("Wait 2**4** hours.", [("emphasis", "Wait 2**4** hours.")]),
         ("Wait 2*4 hours.", [("emphasis", "Wait 2*4 hours.")]),
         ("Wait [1](https://example.com/terms) hours.", [("stray_marker", "[1]")]),
         ("Wait ([1](https://example.com/terms)) hours.", [("stray_marker", "[1]")]),
@@ -130,6 +130,18 @@ def test_ordinary_reply_is_judged_or_harmless(text: str) -> None:
             [("link", "- [ ] [x]: https://example.com/terms\n  ")],
         ),
         ("Wait 2\u03344 hours.", [("struck", "\u0334")]),
+        ("Wait &#50;4 or &#50 hours.", [("struck", "Wait &#50;4 or &#50 hours.")]),
+        ("<p>Wait \\&#50; hours.</p>", [("struck", "<p>Wait \\&#50; hours.</p>")]),
+        ("Wait:\n[1]: 24 'hours'\n", [("link", "[1]: 24 'hours'\n")]),
+        ("Hello!\n[1]: 24\n", [("link", "[1]: 24\n")]),
+        ("| Hours |\n|---|\n[1]: 24\n", [("link", "[1]: 24\n")]),
+        ("Wait\n\n[1]: 24 'hours'", [("link", "24 'hours'")]),
+        ("Hello!\n[1]: https://example.com/terms 'hours'", [("link", "[1]: https://example.com/terms 'hours'")]),
+        (
+            "Sources:\n[1]: https://example.com/terms\n[2]: https://example.com/terms",
+            [("link", "[2]: https://example.com/terms")],
+        ),
+        ("Wait.\n\n[1]: https://example.com/terms 'faq.pdf'", []),
     ],
 )
 def test_hidden_text_is_unjudged_and_has_a_kind(text: str, kinds: list[tuple[str, str]]) -> None:

@@ -1,6 +1,5 @@
-"""Loads the rules for each language from its table (``<language>.toml``) and merges them. Replies mix languages without
-declaring them, so the tables are used together.
-"""
+"""Loads the rules for each language from its table (``<language>.toml``) and merges them. All tables are used together,
+because replies mix languages without declaring them."""
 
 import re
 import tomllib
@@ -46,7 +45,7 @@ REFUSED: Final = re.compile(
     r"|tell|confirm|determine|verify|share|offer|advise|recommend|comment|discuss|be (?:sure|certain)|see|sagen"
     r"|finden|helfen|beantworten|weiterhelfen|répondre|dire|trouver|aider|confirmer|responder|ayudar\w*|decir|encontrar|confirmar)\b"
 )
-"""Verbs that may follow in a refusal that ends with "can't": the reply can't help, answer or find something."""
+"""Verbs that may follow a refusal that ends with "can't": the reply can't help, answer or find something."""
 PASSIVE: Final = re.compile(r"\A\s*(?:wird|werden|ist|sind)\b|\b(?:is|are|was|were)\s*\Z")
 """Verbs at the beginning or end of the variable part of a refusal."""
 KNOWING: Final = re.compile(r"(?:know|idk|weiß(?: \w+)* nicht|ne sais|no (?:lo )?sé)\Z")
@@ -55,7 +54,7 @@ KNOWN_BY: Final = re.compile(
     r"|how|why|what|when|where|which|who|whose|über|ob|wie|was|wann|warum|welche\w*|wer|wo|sur|si|comment|pourquoi|quand|quel\w*"
     r"|qui|où|sobre|cómo|cuándo|cuál\w*|quién|dónde|qué)\b|\W*\Z)"
 )
-"""Words that may follow in a refusal that ends with "know"."""
+"""Words that may follow a refusal that ends with "know"."""
 THAT_CLAUSE: Final = re.compile(
     r" (?:(?:that|dass|que) (?!(?:in|from|about|for|of|question|information|answer|data)\b)"
     r"|(?:and|or|und|oder|et|ou|y|o) )\w"
@@ -86,11 +85,10 @@ class HarmlessRules:
     tags: re.Pattern[str]
     questions: re.Pattern[str]
     answers: re.Pattern[str]
+    lead_ins: re.Pattern[str]
     assents: re.Pattern[str]
     wishes: re.Pattern[str]
     judgements: re.Pattern[str]
-    suggestions: re.Pattern[str]
-    """Matches the beginning of a question that makes a suggestion. The suggestion follows."""
     open_questions: re.Pattern[str]
     closed: re.Pattern[str]
     open: re.Pattern[str]
@@ -119,9 +117,9 @@ class HarmlessRules:
     placeholders: re.Pattern[str]
 
     def is_clause(self, words: Sequence[str], *, strict: bool = False) -> bool:
-        """Return whether ``words`` can be read as a clause instead of a noun phrase. This is so if one of them is a
-        verb, or is in a position that only a verb or a predicate can have. With ``strict``, a first word that is
-        followed by its object is a verb too ("return the lamp")."""
+        """Return whether ``words`` can be read as a clause rather than a noun phrase, because one of them is a verb or
+        is in a position that only a verb or a predicate can have. With ``strict``, a first word followed by its object
+        counts as a verb too ("return the lamp")."""
         if not STATING.isdisjoint(word for word in words if word not in _COSTS):
             return True
         if len(words) > 1 and words[0] in self.subjects and self.names(words[1]):
@@ -190,7 +188,7 @@ _ESCAPE: Final = re.compile(r"\\\w|\{[^}]{0,40}\}|\(\?P<\w+>")
 
 
 def words_in(pattern: str) -> frozenset[str]:
-    """Return the words that a pattern contains literally."""
+    """Return the words that occur literally in a pattern."""
     return frozenset(_SPELT_OUT.findall(_ESCAPE.sub(" ", pattern)))
 
 
@@ -238,8 +236,8 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
 
 @lru_cache(maxsize=8)
 def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> HarmlessRules:
-    """Return the merged closed lists of ``languages`` (a tuple of codes), with those of languages without rules.
-    ``function_words`` are words that name nothing."""
+    """Return the merged closed lists of ``languages`` (a tuple of codes), together with the lists of the languages
+    without rules. ``function_words`` are words that name nothing."""
     data = tomllib.loads((resources.files(__package__) / "harmless.toml").read_text(encoding="utf-8"))
     others = () if len(languages) < len(LANGUAGES) else (language for language in data if language not in languages)
     tables = [data[language] for language in (*languages, *others) if language in data]
@@ -274,6 +272,7 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         tags=re.compile(rf"\s*,\s*(?:{every('tags')})\s*[?？]\s*\Z"),
         questions=re.compile(f"(?:{every('questions')})"),
         answers=re.compile(f"(?:{every('answers')}|{every('assents')}|{every('wishes')})"),
+        lead_ins=re.compile(f"(?:{every('lead_ins')})"),
         assents=re.compile(f"(?:{every('assents')})"),
         wishes=re.compile(f"(?:{every('wishes')})"),
         judgements=re.compile(f"(?:{every('judgements')})"),
@@ -281,7 +280,6 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         manner=re.compile(f"(?:{every('manner')})"),
         told=re.compile(f"(?:{every('told')})"),
         telling=listed("telling"),
-        suggestions=re.compile(rf"(?:{every('suggestions')})\b"),
         open_questions=re.compile(rf"(?:{every('open_questions')})\b"),
         closed=re.compile(
             rf"(?:\A|[.!?:,\n]\s*)(?:{'|'.join(table['closed'].replace('’', chr(39)) for table in tables)})"

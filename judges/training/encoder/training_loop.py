@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from judges.training.data.batching import Batch, Encoder, batches
 from judges.training.data.datasets import Group
 from judges.training.data.sampling import Sampler
 from judges.training.encoder import checkpoints
 from judges.training.encoder.bases import MINILM
+from judges.training.encoder.distillation import Teacher, distilled_loss
 from judges.training.encoder.model import Judge, loss
 
 log = logging.getLogger(__name__)
@@ -83,12 +84,13 @@ def train(
     progress: Progress | None = None,
     *,
     tokens: int = 0,
+    teacher: Teacher | None = None,
 ) -> None:
     """Train ``judge``, resuming the run in ``folder`` if it exists. The state of the run is written there every
     ``plan.every`` steps or ``plan.minutes`` minutes. The plan may change between runs, because the learning rate
     depends only on the step and on the step at which the run began, which doesn't change. Data used before an
     interruption isn't used again in the same epoch. ``tokens`` is the number of tokens already read by the run that
-    this run continues.
+    this run continues. With a ``teacher``, the judge learns from its probabilities besides the labels.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if (first := checkpoints.first_step(folder)) is not None:
@@ -103,7 +105,7 @@ def train(
     stream = _stream(Sampler(groups, encoder, seed=plan.seed), encoder, plan, skip=step)
     began, counted = time.monotonic(), 0
     saved = began
-    with _Workers(judge, trained, plan) as workers:
+    with _Workers(judge, trained, plan, teacher) as workers:
         while step < plan.steps:
             workers.begin([next(stream) for _ in range(plan.parts)], step)
             for group in optimizer.param_groups:
@@ -135,8 +137,9 @@ class _Workers:
     step. If each small operation were spread over all cores, it would spend most of its time waiting on a busy machine.
     """
 
-    def __init__(self, judge: Judge, trained: Sequence[nn.Parameter], plan: Plan) -> None:
+    def __init__(self, judge: Judge, trained: Sequence[nn.Parameter], plan: Plan, teacher: Teacher | None) -> None:
         self._plan = plan
+        self._teacher = teacher
         self._trained = trained
         self._source = judge
         self.judge = judge.halved() if plan.half else judge
@@ -180,9 +183,13 @@ class _Workers:
     def _add(self, batch: Batch, claims: int, use_prior: bool) -> float:
         pairs = zip(self._trained, self._copies, strict=True)
         trained = [(parameter, copy) for parameter, copy in pairs if copy.requires_grad]
-        priors = torch.from_numpy(batch.priors) if use_prior else None
+        targets = torch.from_numpy(batch.targets)
         logits = self.judge(batch, prefix=self._plan.prefix)
-        value: Tensor = loss(logits, torch.from_numpy(batch.targets), priors) * (len(batch.targets) / claims)
+        if self._teacher is not None:
+            value = distilled_loss(logits, self._teacher.logits(batch), targets)
+        else:
+            value = loss(logits, targets, torch.from_numpy(batch.priors) if use_prior else None)
+        value = value * (len(targets) / claims)
         gradients = torch.autograd.grad(value, [copy for _, copy in trained])
         with self._lock:
             for (parameter, _), gradient in zip(trained, gradients, strict=True):

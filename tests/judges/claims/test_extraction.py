@@ -304,3 +304,70 @@ def test_statement_after_a_yes_is_judged_without_a_known_question() -> None:
 )
 def test_numbered_bold_line_with_a_statement_is_a_claim(text: str) -> None:
     assert len(claims(text)) == 1
+
+
+SOURCES = KnownText(
+    question="How many tablets?",
+    documents=["Adults take 4 tablets a day. Children over 8 years take 2. The 2024 edition is on page 3."],
+    names=["faq.pdf", "Dosage, adults and children", "leaflet 8"],
+)
+
+
+def resolves(bracket: str) -> bool:
+    return bracket in ("[1]", "[2]", "[8]", "[faq.pdf p. 3]", "[8 9]")
+
+
+def stated(*texts: str) -> list[str]:
+    """The claims in a reply that consists of ``texts``."""
+    extractor = HeuristicClaimExtractor(known=SOURCES, message="", resolves=resolves)
+    sentences = split("".join(texts))
+    found = [asyncio.run(extractor.extract(each, sentences[:place])) for place, each in enumerate(sentences)]
+    return [claim.text for of_one in found for claim in of_one]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sources: faq.pdf, leaflet 8", "Sources: Dosage, adults and children", "Sources: faq.pdf p. 3; leaflet 8",
+        "Hello!\n\nSources: 1, 2", "Sources:\n- faq.pdf\n- Tablets for children\n- The 2024 edition",
+        "See also: the dosage for children",
+    ],
+)  # fmt: skip
+def test_list_of_sources_states_nothing(text: str) -> None:
+    assert stated(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sources: 8", "References: 8 tablets", "Sources: Adults (8)", "See also: dose for children: 4 tablets",
+        "Sources:\n- Children 4 tablets", "References:\n- Children: 4", "# Sources\n\nAdults 8 tablets",
+        "Sources: adults, 4 tablets", "| Dose | Source |\n|---|---|\n| Adults | children: 4 tablets |",
+    ],
+)  # fmt: skip
+def test_source_that_states_something_is_judged(text: str) -> None:
+    assert stated(text) != []
+
+
+@pytest.mark.parametrize("text", ["How about 4 tablets?", "Why not tablets?", "What if adults take tablets?"])
+def test_suggestion_is_judged(text: str) -> None:
+    assert stated(text) != []
+
+
+@pytest.mark.parametrize("text", ["[8]", "[1] [2]", "**[8]**"])
+def test_reply_that_begins_with_markers_alone_is_judged(text: str) -> None:
+    assert stated(text) == [text.strip()]
+    assert stated("Adults take 4 tablets.\n\n", text) == ["Adults take 4 tablets."]
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("B) Children take 2.", "B. Children take 2."),
+        ("(c) Children take 2.", "C. Children take 2."),
+        ("A) Children take 2.", "Children take 2."),
+        ("i) Children take 2.", "Children take 2."),
+    ],
+)
+def test_letter_of_an_item_is_judged_if_the_letter_before_is_missing(text: str, claim: str) -> None:
+    assert stated(text) == [claim]

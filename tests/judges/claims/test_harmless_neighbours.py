@@ -150,6 +150,11 @@ KINDS = {
          "8. Tablets", "Why the manager approves leave", "Leave: managers approve the policy",
          "Water damage reported"],
     ),
+    "an announcement of what follows": (
+        ["Here are the tablets:", "Here's the policy for adults:", "Here is a summary of the policy.",
+         "Below is the leave policy:"],
+        ["Here are the tablets.", "Here is the medicine for adults."],
+    ),
 }  # fmt: skip
 
 

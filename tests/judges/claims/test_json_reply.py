@@ -228,3 +228,9 @@ def test_no_text_of_an_invalid_json_reply_is_lost(raw: str, cut: int) -> None:
     pieces = read(*(raw[start : start + cut] for start in range(0, len(raw), cut)))
     assert "".join(piece.text for piece in pieces) == raw
     assert pieces == read(raw)
+
+
+def test_text_of_markers_alone_is_judged_with_its_key() -> None:
+    markers = "[8] [9] [1] [2] [3] [4] [5]"
+    assert claims(json.dumps({"children": markers}))[0][0] == f"children: {markers}"
+    assert [claim for claim, _ in claims(json.dumps({"answer": f"{A} {markers}"}))] == [A]

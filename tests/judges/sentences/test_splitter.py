@@ -170,6 +170,8 @@ def test_sentence_is_emitted_with_the_deciding_character(arrived: str, deciding:
     [
         "Dr. Smith met Prof. J. K. Lee and Mrs. Roy.",
         "See Fig. 3, No. 12 and Art. 5 of vol. 2.",
+        "Take max. [8](faq.pdf) Aspirin tablets.",
+        "Nehmen Sie mind. [8](faq.pdf) Tabletten und mind. 2 Liter Wasser.",
         "The U.S. Navy bought it from Acme Inc. Ltd.",
         "It opens at 8 a.m. Monday and at 9 a.m. EST.",
         "Pi is 3.14, the sum 1,000.50, the build v2.0.1.",

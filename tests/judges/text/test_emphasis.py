@@ -111,3 +111,24 @@ def test_time_is_linear(shape: str) -> None:
         return min(taken)
 
     assert seconds(40_000) < 12 * seconds(10_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_shown"),
+    [
+        ("an A* in maths", True),
+        ("an A*.", True),
+        ("2*(4) tablets", True),
+        ("a 5* hotel", True),
+        ("a 5** hotel", True),
+        ("*The first. The second.*", False),
+        ("second** sentence", True),
+        ("the second sentence**", False),
+        ("**the first sentence", False),
+        ("an *A* in maths", False),
+        ("Kund*innen", False),
+    ],
+)
+def test_mark_that_can_only_close_is_shown(text: str, is_shown: bool) -> None:
+    kinds = {part.kind for part in fragments(text, lambda _: False)}
+    assert (FragmentKind.EMPHASIS in kinds) is is_shown

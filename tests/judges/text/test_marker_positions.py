@@ -57,6 +57,10 @@ def test_marker_at_the_end_of_a_clause_is_a_citation(text: str) -> None:
         ("<sup>1</sup>**5** euros", "^1 5 euros"),
         ("a fee of <sup>1</sup>&#53; euros", "a fee of ^1 5 euros"),
         ("5<sup>1</sup> euros", "5^1 euros"),
+        ("a room of 25 m<sup>2</sup>.", "a room of 25 m^2 ."),
+        ("a bulb of 4 mg<sup>1</sup>, twice", "a bulb of 4 mg^1 , twice"),
+        ("take <sup>1</sup>/<sub>2</sub> tablet", "take ^1 / 2 tablet"),
+        ("(10)<sup>2</sup> units", "(10)^2 units"),
         ("*5*<sup>1</sup> euros", "5^1 euros"),
         ("`5`<sup>1</sup> euros", "5^1 euros"),
         ("5<b></b><sup>1</sup> euros", "5^1 euros"),
@@ -85,6 +89,7 @@ def test_name_that_refers_to_a_definition_is_read(reference: str) -> None:
         "at most [8](u).5 tablets", "take 5.[8](u)", "take 5,[8](u)", "a fee of €[8](u).", "Tablets: [8](u)", "[8](u)",
         "| Tablets | [8](u) |", "leave [1](u) and more", "at most 2[8] tablets", "at most [8]2 tablets",
         "at most [8]**2** tablets", "at most ½[8] tablets", "at most [8][] tablets",
+        "10[^2] units", "a dose of 10[^2].",
         "at most [[8](u) tablets].", "at most [[8](u) tablets.", "at most [^[8](u) tablets.",
     ],
 )  # fmt: skip
@@ -117,3 +122,8 @@ def test_time_for_a_row_of_markers_is_linear(shape: str) -> None:
         return time.process_time() - begun
 
     assert min(used(20_000) for _ in range(3)) < 8 * min(used(5_000) for _ in range(3))
+
+
+@pytest.mark.parametrize("text", ["at most [8) tablets", "at most (8] tablets", "at most [8} tablets", "［8) tablets"])
+def test_brackets_that_do_not_match_are_text(text: str) -> None:
+    assert read(text) == (text, set())

@@ -40,6 +40,8 @@ def test_definition_of_a_marker_inside_a_clause_is_found(used: str, definition: 
     [
         ("[8]: u", "At most [8] tablets.", "[8]"),
         ("[children]: u", "For [Children], at most 4.", "[Children]"),
+        ("[8]: u", "At most ([8]) tablets.", "[8]"),
+        ("[8]: u", "At most ([1], [8]) tablets.", "[8]"),
     ],
 )
 def test_marker_inside_a_clause_is_found_after_its_definition(definition: str, used: str, marker: str) -> None:

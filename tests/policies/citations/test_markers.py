@@ -5,6 +5,9 @@ from policies.citations.document_names import DocumentNames
 from policies.citations.markers import names_only_documents
 
 NAMES = DocumentNames([Chunk(id="d1", text="x", source="faq.pdf"), Chunk(id="d2", text="y", source="Legal Review")])
+LEAVE = DocumentNames(
+    [Chunk(id="d1", text="Annual leave: 25 days. Not for contractors.", source="hr.pdf", url="https://hr.test/7")]
+)
 
 
 @pytest.mark.parametrize(
@@ -29,3 +32,26 @@ def test_bracket_of_document_names_is_a_marker(marker: str) -> None:
 )  # fmt: skip
 def test_bracket_with_other_text_is_no_marker(bracket: str) -> None:
     assert not names_only_documents(bracket, NAMES)
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "【1†source†L10-L20】", "【1†hr.pdf†annual-leave】", "[d1#annual-leave]", "[d1:leave]", "(hr.pdf#page=3)",
+        "(https://hr.test/7#annual-leave)", "[see https://hr.test/7#2]",
+    ],
+)  # fmt: skip
+def test_place_in_a_marker_is_a_number_or_an_anchor(marker: str) -> None:
+    assert names_only_documents(marker, LEAVE)
+
+
+@pytest.mark.parametrize(
+    "bracket",
+    [
+        "【1†source†25 days for contractors】", "【1†hr.pdf†annual leave for contractors】", "[1†source†leave 25 days]",
+        "(https://hr.test/7#leave for contractors)", "[see https://hr.test/7#not for contractors]", "(hr.pdf#not)",
+        "[d1#for-contractors-25]", "【1†source†annual leave】",
+    ],
+)  # fmt: skip
+def test_place_that_makes_a_statement_of_known_words_is_no_place(bracket: str) -> None:
+    assert not names_only_documents(bracket, LEAVE)
