@@ -45,8 +45,11 @@ _PER_GROUP: Final = 4
 _WRITTEN: Final = 6
 """The number of handwritten claims in the sample, relative to other sources."""
 _OF_WRITTEN: Final = 0.5
-"""The weight of the handwritten claims, relative to all other sources together. In public data sets, a claim that
-shares a passage's words is usually true, but in an assistant's replies it may not be."""
+_OF_WRITTEN_BY_TWO: Final = 1.0
+"""The weight of the handwritten claims, relative to all other sources together, for a judge with one encoder and with
+two. In public data sets, a claim that shares a passage's words is usually true, but in an assistant's replies it may
+not be. With two encoders, an equal weight improves the results on replies without worsening those on public data
+sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +117,16 @@ def fit(seen: Sample, worded: Worded) -> dict[str, Any]:
     held-out sources, all with equal weight. The weights of the wording don't depend on the encoders, so they are
     returned only for a judge with one encoder.
     """
+    by_two = seen.vectors.shape[1] == len(NAMES_OF_TWO)
+    written = _OF_WRITTEN_BY_TWO if by_two else _OF_WRITTEN
     natural = _is_natural(seen.sources)
     not_entailed = (seen.targets == Target.NEUTRAL) | (seen.targets == Target.CONTRADICTED)
-    yes = _entailed(seen, natural)
-    no = _regress(seen.vectors, seen.targets == Target.CONTRADICTED, seen.sources, not_entailed, even=False)
-    unseen = _of_unseen_sources(seen, natural, worded)
-    offset = _offset(unseen, no.log_odds(seen.vectors[natural]), seen, natural)
-    if seen.vectors.shape[1] == len(NAMES_OF_TWO):
+    yes = _entailed(seen, natural, written)
+    contradicted = seen.targets == Target.CONTRADICTED
+    no = _regress(seen.vectors, contradicted, seen.sources, not_entailed, even=False, written=written)
+    unseen = _of_unseen_sources(seen, natural, worded, written)
+    offset = _offset(unseen, no.log_odds(seen.vectors[natural]), seen, natural, written)
+    if by_two:
         return {
             "entailed_by_two": _plain(yes, NAMES_OF_TWO, offset),
             "contradicted_by_two": _plain(no, NAMES_OF_TWO),
@@ -143,8 +149,8 @@ class Linear:
         return np.asarray(vectors @ self.weights + self.bias)
 
 
-def _entailed(seen: Sample, rows: Flags) -> Linear:
-    return _regress(seen.vectors, seen.targets == Target.ENTAILED, seen.sources, rows, even=True)
+def _entailed(seen: Sample, rows: Flags, written: float) -> Linear:
+    return _regress(seen.vectors, seen.targets == Target.ENTAILED, seen.sources, rows, even=True, written=written)
 
 
 def _by_wording(worded: Worded, rows: Flags) -> Linear:
@@ -157,23 +163,31 @@ def _is_natural(sources: Strings) -> Flags:
     return np.array([not source.startswith("made") and source not in _LOGIC for source in sources])
 
 
-def _regress(features: Floats, positive: Flags, sources: Strings, rows: Flags, *, even: bool) -> Linear:
+def _regress(
+    features: Floats,
+    positive: Flags,
+    sources: Strings,
+    rows: Flags,
+    *,
+    even: bool,
+    written: float = _OF_WRITTEN,
+) -> Linear:
     """Fit a logistic regression on scaled features, and convert it to one on unscaled features."""
     model: Any = make_pipeline(StandardScaler(), LogisticRegression(C=_STRENGTH))
-    weights = even_weights(sources[rows], positive[rows] if even else None)
+    weights = even_weights(sources[rows], positive[rows] if even else None, written=written)
     scaler, regression = model.fit(features[rows], positive[rows], logisticregression__sample_weight=weights)
     found = regression.coef_[0] / scaler.scale_
     return Linear(float(regression.intercept_[0] - (found * scaler.mean_).sum()), found)
 
 
-def _of_unseen_sources(seen: Sample, natural: Flags, worded: Worded) -> Floats:
+def _of_unseen_sources(seen: Sample, natural: Flags, worded: Worded, written: float) -> Floats:
     """Return the log-odds of the ``natural`` claims, including wording. Each is computed with regressions fitted
     without the claim's own source."""
     names = sorted(set(seen.sources[natural]))
     odds = np.zeros(len(seen.sources))
     for fold in range(_FOLDS):
         out = np.isin(seen.sources, names[fold::_FOLDS])
-        model = _entailed(seen, natural & ~out)
+        model = _entailed(seen, natural & ~out, written)
         wording = _by_wording(worded, _is_natural(worded.sources) & ~np.isin(worded.sources, names[fold::_FOLDS]))
         held_out = natural & out
         odds[held_out] = model.log_odds(seen.vectors[held_out]) + np.minimum(
@@ -182,40 +196,40 @@ def _of_unseen_sources(seen: Sample, natural: Flags, worded: Worded) -> Floats:
     return odds[natural]
 
 
-def _offset(yes: Floats, no: Floats, seen: Sample, natural: Flags) -> float:
+def _offset(yes: Floats, no: Floats, seen: Sample, natural: Flags, written: float) -> float:
     """Return the offset to add to the log-odds of "entailed" so that the shipped threshold best separates the two
     classes. The signals are taken into account.
     """
     signals = [signal for signal, kept in zip(seen.signals, natural, strict=True) if kept]
     combined = [spread(*scores) for scores in zip(yes.tolist(), no.tolist(), signals, strict=True)]
     entailed = np.array([probabilities.entailed for probabilities in combined])
-    cut = best_cut(entailed, seen.targets[natural] == Target.ENTAILED, seen.sources[natural])
+    cut = best_cut(entailed, seen.targets[natural] == Target.ENTAILED, seen.sources[natural], written=written)
     return _logit(THRESHOLDS.entailment) - _logit(cut)
 
 
-def even_weights(sources: Strings, positive: Flags | None) -> Floats:
+def even_weights(sources: Strings, positive: Flags | None, *, written: float = _OF_WRITTEN) -> Floats:
     """Return the weight of each claim. Each source is weighted by the square root of its number of claims, so that
-    small sources matter and large ones don't dominate. Handwritten claims, if any, weigh half as much as all others
-    together. With ``positive``, both classes have equal weight.
+    small sources matter and large ones don't dominate. Handwritten claims, if any, weigh ``written`` times as much as
+    all others together. With ``positive``, both classes have equal weight.
     """
     counts = Counter(sources.tolist())
     weights = np.array([counts[source] ** -0.5 for source in sources.tolist()])
     by_hand = sources == WRITTEN
     if 0 < by_hand.sum() < len(by_hand):
-        weights[by_hand] *= _OF_WRITTEN * weights[~by_hand].sum() / weights[by_hand].sum()
+        weights[by_hand] *= written * weights[~by_hand].sum() / weights[by_hand].sum()
     if positive is None:
         return weights
     yes, no = weights[positive].sum(), weights[~positive].sum()
     return np.asarray(weights * np.where(positive, (yes + no) / (2 * yes), (yes + no) / (2 * no)))
 
 
-def best_cut(scores: Floats, positive: Flags, sources: Strings) -> float:
+def best_cut(scores: Floats, positive: Flags, sources: Strings, *, written: float = _OF_WRITTEN) -> float:
     """Return the threshold with the highest balanced accuracy, averaged over sources with enough claims of both
-    classes. Handwritten claims, if any, count half as much as all others together.
+    classes. Handwritten claims, if any, count ``written`` times as much as all others together.
     """
     masks = {name: (positive & (sources == name), ~positive & (sources == name)) for name in sorted(set(sources))}
     both = {name: mask for name, mask in masks.items() if min(mask[0].sum(), mask[1].sum()) >= _FEWEST}
-    weights = [(len(both) - 1) * _OF_WRITTEN if name == WRITTEN and len(both) > 1 else 1 for name in both]
+    weights = [(len(both) - 1) * written if name == WRITTEN and len(both) > 1 else 1 for name in both]
     cuts = np.quantile(scores, np.linspace(0.05, 0.95, 91))
     accuracies = [
         [(scores[yes] >= cut).mean() + (scores[no] < cut).mean() for yes, no in both.values()] for cut in cuts
