@@ -71,8 +71,8 @@ class Chunk:
 
 
 class Sentence(Struct, frozen=True, kw_only=True):
-    """A sentence of the reply. ``text`` is the raw text of ``span`` plus the white space after it, so that joining a
-    reply's sentences gives the reply. ``plain`` is the text to judge, without Markdown and surrounding white space."""
+    """A sentence of the reply. ``text`` is the raw text of ``span`` plus the whitespace after it, so that joining a
+    reply's sentences gives the reply. ``plain`` is the text to judge, without Markdown and surrounding whitespace."""
 
     index: int
     text: str
@@ -333,7 +333,7 @@ class Standing(StrEnum):
     JUDGED = "judged"
     """Text in a claim with a verdict, or text that a document contains verbatim."""
     HARMLESS = "harmless"
-    """Text that states nothing (``judges.claims.harmless``), white space, punctuation or markup."""
+    """Text that states nothing (``judges.claims.harmless``), whitespace, punctuation or markup."""
     UNJUDGED = "unjudged"
     """Everything else."""
 

@@ -56,7 +56,7 @@ def _matches(name: str, glob: str) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Shell globs for the agents, models and keys that a policy applies to; an empty list means all. Matching ignores
-    case and white space around names."""
+    case and whitespace around names."""
 
     agents: tuple[str, ...] = ()
     models: tuple[str, ...] = ()

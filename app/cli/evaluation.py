@@ -245,7 +245,7 @@ def evaluation_errors() -> Iterator[None]:
     except JudgeMissingError as error:
         raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
     except CacheError as error:
-        raise CommandError(f"the cache: {error}. To run without a cache, use --no-cache.") from None
+        raise CommandError(f"cannot use the verdict cache: {error}. To run without a cache, use --no-cache.") from None
     except EngineMissingError as error:
         raise UsageError(str(error)) from None
     except RunStoppedError as error:

@@ -39,7 +39,7 @@ Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 def _secret_name(reference: str) -> str:
     name = secret_name(reference)
     if name is None:
-        raise ValueError('keys are not allowed here: use a secret ("secret:NAME"), or api_key_env')
+        raise ValueError('API keys are not allowed in this file: use a secret ("secret:NAME") or api_key_env')
     return name
 
 

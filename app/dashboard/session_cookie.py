@@ -27,8 +27,8 @@ def sessions_of(request: Request) -> Sessions:
 
 
 async def start_session(request: Request, response: Response, principal: Principal, *, before: str | None) -> None:
-    """Sign ``principal`` in: start a session and set its cookie. The browser's previous session, with the id
-    ``before``, ends. Otherwise, someone who knows the old cookie could continue that session. Raises
+    """Sign ``principal`` in: start a session and set its cookie. Also end the browser's previous session, whose
+    id is ``before``, because someone who knows the old cookie could continue it. Raises
     DatabaseUnavailableError."""
     sessions = sessions_of(request)
     if before is not None:

@@ -11,7 +11,7 @@ from policies.types import Decision
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
-    """A request. ``http_status`` is the status that the client received. Times are in milliseconds.
+    """A request. ``http_status`` is the status that the client received. Durations are in milliseconds.
 
     ``status`` is one of the following:
 

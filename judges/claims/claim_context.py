@@ -279,6 +279,6 @@ def _is_above(earlier: Sentence, its_indent: int, below: Sentence, indent: int) 
 
 
 def _indent(before: Sequence[Sentence]) -> int:
-    """Return the indentation of the sentence after ``before``, read from the white space at the end of ``before``."""
+    """Return the indentation of the sentence after ``before``, read from the whitespace at the end of ``before``."""
     _, line, space = before[-1].text.rpartition("\n") if before else ("", "", "")
     return len(space.expandtabs(4)) if line and not space.strip() else 0

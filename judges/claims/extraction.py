@@ -280,15 +280,17 @@ class HeuristicClaimExtractor:
     def _names_sources(self, text: str, *, numbers: bool = True) -> bool:
         """Return whether ``text`` only names sources: documents, locations in them, or titles made of known words. With
         ``numbers``, a document's number counts as its name."""
-        if self._harmless.is_name(text):
-            return True
-        return all(
-            self._harmless.is_name(part)
+        parts = [part for found in _SOURCES.split(text) if (part := found.strip(_AROUND_SOURCES))]
+        return self._is_source(text.strip(_AROUND_SOURCES), numbers=numbers) or all(
+            self._is_source(part, numbers=numbers)
             or self._harmless.is_label(_YEAR.sub("", part) if self._harmless.knows_numbers(part) else part)
-            or (self._resolves is not None and (numbers or not part.isdecimal()) and self._resolves(f"[{part}]"))
-            for found in _SOURCES.split(text)
-            if (part := found.strip(_AROUND_SOURCES))
+            for part in parts
         )
+
+    def _is_source(self, text: str, *, numbers: bool) -> bool:
+        """Return whether ``text`` is the name of a document, with or without a location in it, or its number."""
+        known = self._resolves is not None and (numbers or not text.isdecimal()) and self._resolves(f"[{text}]")
+        return known or self._harmless.is_name(text)
 
     def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:
         """Return the claim in a table row: its cells, each preceded by the name of its column. Known names in a column

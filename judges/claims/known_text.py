@@ -83,7 +83,7 @@ class KnownText:
         return all(word in self._asked or stem(word) in self._asked for word in words)
 
     def quotes(self, text: str) -> bool:
-        """Return whether a document or a name contains ``text`` verbatim, ignoring white space."""
+        """Return whether a document or a name contains ``text`` verbatim, ignoring whitespace."""
         return self._documents.quotes(text)
 
     def is_name(self, text: str) -> bool:

@@ -46,7 +46,7 @@ def _join(windows: Sequence[Evidence]) -> Evidence:
         if window.span.end <= end:
             continue
         if text and window.span.start > end:
-            text += " "  # There is only white space between windows that do not overlap.
+            text += " "  # There is only whitespace between windows that do not overlap.
         text += window.text[max(0, end - window.span.start) :]
         end = window.span.end
     return Evidence(

@@ -62,7 +62,7 @@ def build_index(
 ) -> EvidenceIndex:
     """Cut ``chunks`` into windows.
 
-    Every character other than white space is in at least one window. Chunks are sorted by relevance, highest first;
+    Every character other than whitespace is in at least one window. Chunks are sorted by relevance, highest first;
     those without a score come last, in the given order.
 
     Args:
@@ -106,7 +106,7 @@ def _rank(chunk: Chunk) -> float:
 
 
 def _sentences(text: str, splitter: SentenceSplitter, limit: int, count: CountTokens) -> list[_Unit]:
-    """Split ``text`` into sentences without surrounding white space, and split sentences longer than ``limit`` tokens
+    """Split ``text`` into sentences without surrounding whitespace, and split sentences longer than ``limit`` tokens
     into pieces. Table rows are verbalised."""
     units: list[_Unit] = []
     table = _Table()

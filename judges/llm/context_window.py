@@ -45,7 +45,7 @@ def whole_sources(chunks: Sequence[Chunk]) -> list[Evidence]:
 def split_sources(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
     """Cut ``chunks`` into pieces of whole sentences, most relevant chunk first.
 
-    Each piece has at most ``limit`` tokens, not counting white space. Neighbouring pieces share one sentence, and
+    Each piece has at most ``limit`` tokens, not counting whitespace. Neighbouring pieces share one sentence, and
     together the pieces cover each chunk completely.
     """
     return build_index(

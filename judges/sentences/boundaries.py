@@ -164,7 +164,7 @@ class Enclosures:
 
 
 HARD = frozenset("。！？｡⁇⁈⁉‼؟۔।॥։።፧။៕")
-"""End marks that need no white space after them."""
+"""End marks that need no whitespace after them."""
 MARKS = HARD | frozenset(".!?…")
 _AFTER_MARK = frozenset("\"'”’»*_~¹²³⁰⁴⁵⁶⁷⁸⁹")
 _CITES = frozenset("[【")
@@ -184,7 +184,7 @@ _LINE = 48
 class BoundaryDetector:
     """Decides, for each character at which the sentence in ``ahead`` may end, whether it does and at which position.
 
-    Every method takes a position and returns the end of the sentence, including the white space after it, or None. If
+    Every method takes a position and returns the end of the sentence, including the whitespace after it, or None. If
     the result is not certain yet, the method raises MoreTextNeeded and leaves the state unchanged.
     """
 

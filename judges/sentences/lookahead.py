@@ -69,7 +69,7 @@ class Lookahead:
         return 0 if gap.isprintable() else sum(map(gap.count, LINE_ENDS + LINE_ENDS[-1]))
 
     def skip_space(self, at: int) -> int:
-        """Return the first position from ``at`` that is not white space, or the limit."""
+        """Return the position of the first character at or after ``at`` that isn't whitespace, or the limit."""
         start, end = self._gap if self._gap[0] <= at <= self._gap[1] else (at, at)
         limit, text = self.limit, self.text
         while end < limit and end < len(text) and text[end].isspace():

@@ -31,8 +31,8 @@ class IncrementalSplitter:
     Raises ValueError if ``max_chars`` is less than 1 or a language has no table.
 
     Args:
-        max_chars: maximum length of a sentence in characters. A longer sentence is cut at white space (code at the end
-            of a line), or within a word if there is no white space.
+        max_chars: maximum length of a sentence in characters. A longer sentence is cut at whitespace (code at the end
+            of a line), or within a word if there is no whitespace.
         languages: codes of the abbreviation tables to use.
     """
 

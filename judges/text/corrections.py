@@ -14,7 +14,7 @@ LEAD = re.compile(
     r"(?P<gap>\s*)"
     r"(?P<marker>(?:>[ \t]?){0,8}(?:(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+)?)"
 )
-"""The white space before a sentence, and the list or quotation marker at its beginning."""
+"""The whitespace before a sentence, and the list or quotation marker at its beginning."""
 _STOPS, _CLOSERS = ".!?…;。！？；", "\"'”’)]"
 _WORD = re.compile(r"\S+")
 _BRACKETS = {"]": "[", "】": "【"}

@@ -129,5 +129,5 @@ def _is_in_word(text: str, start: int, end: int) -> bool:
 
 
 def is_word(character: str) -> bool:
-    """Return whether a character is neither white space nor punctuation."""
+    """Return whether a character is neither whitespace nor punctuation."""
     return bool(character.strip()) and unicodedata.category(character)[0] not in "PS"

@@ -13,7 +13,7 @@ SYMBOLS: Final = re.compile(
     r"(?!(?<=\w)&(?=\w)|(?<=\w )&(?= \w))[^\w\s.,;:!?'\"()\[\]\-*_#|/“”„‟‚‘’‛«»‹›…–—‐‑‒―¿¡·•§"
     r"、。，．：；！？・｡､「」『』（）【】《》〈〉؟،؛۔।॥⁇⁈⁉‼]"
 )
-"""Matches every character except letters, digits, white space and punctuation that states nothing. An "&" that means
+"""Matches every character except letters, digits, whitespace and punctuation that states nothing. An "&" that means
 "and" doesn't match."""
 _WORDS: Final = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)
 INVISIBLE_CHARACTERS = re.compile(
@@ -74,7 +74,7 @@ class FragmentKind(StrEnum):
 
     TEXT = "text"
     SYNTAX = "syntax"
-    """White space and markup."""
+    """Whitespace and markup."""
     ORDINAL = "ordinal"
     """The number of a list item."""
     SYMBOL = "symbol"
@@ -110,7 +110,7 @@ documents."""
 
 
 def spoken(parts: Iterable[Fragment]) -> str:
-    """Return the text of ``parts`` that a judge reads, with white space collapsed."""
+    """Return the text of ``parts`` that a judge reads, with whitespace collapsed."""
     return " ".join("".join(part.spoken for part in parts).split())
 
 

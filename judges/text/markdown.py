@@ -70,14 +70,14 @@ _CELL = re.compile(r"(?<!\\)\|")
 
 def plain(text: str) -> str:
     """Return the plain text of a sentence or block of Markdown. Markup and citations are removed, link texts and code
-    are kept, and white space is collapsed. The result is "" if nothing is left, as for a rule or a single marker."""
+    are kept, and whitespace is collapsed. The result is "" if nothing is left, as for a rule or a single marker."""
     if ROW.match(text):
         return ", ".join(cell for cell in cells(text) if cell)
     return spoken(fragments(text))
 
 
 def plain_code(text: str) -> str:
-    """Return the code of a fenced block without its fences and with white space collapsed."""
+    """Return the code of a fenced block without its fences and with whitespace collapsed."""
     return spoken(code_fragments(text, info=False))
 
 

@@ -109,7 +109,7 @@ def _markers(text: str, parts: Sequence[Fragment]) -> Iterator[tuple[int, _Aroun
 
 
 def _shown(text: str, parts: Sequence[Fragment]) -> tuple[str, Sequence[int]]:
-    """Return the text that is shown, with markers and tags left out and white space collapsed, and the position in it
+    """Return the text that is shown, with markers and tags left out and whitespace collapsed, and the position in it
     at which each part begins."""
     said = [_EDGE]
     ends = [1]

@@ -108,7 +108,7 @@ def _end(said: Mapping[str, Any], stops: Collection[str]) -> _Json:
 
 
 def other_block(event: Mapping[str, Any]) -> _Json | None:
-    """Rebuild the start of a block other than text, such as a tool call. Return None if its type is unknown."""
+    """Rebuild the start of a non-text block, such as a tool call. Return None if its type is unknown."""
     block = block_of(event)
     kind = name_of(block.get("type"))
     fields = _CALL if kind.endswith("tool_use") else _RESULT if kind.endswith("tool_result") else _BLOCKS.get(kind)

@@ -1,4 +1,4 @@
-"""Normalizes events in replies without a policy. No content is left out.
+"""Normalizes the events of replies to which no policy applies. No content is left out.
 
 Missing types are added: a part without a type becomes text, and an item without a type becomes a message. Values of
 known fields are removed if they have the wrong type. Replies under a policy are rebuilt from tables instead (see

@@ -85,7 +85,7 @@ def take_search(
 
 
 def _found(result: Mapping[str, Any], identifier: str, is_name: Callable[[str], bool]) -> Chunk | None:
-    """Parse a passage of a file search. Return None if it has no text, or if ``is_name`` rejects its collection."""
+    """Parse a result of a file search. Return None if it has no text, or if ``is_name`` rejects its collection."""
     text, score, attributes = result.get("text"), result.get("score"), result.get("attributes")
     if not isinstance(text, str) or not text.strip():
         return None

@@ -82,7 +82,7 @@ def _read(claim: str, tokens: Sequence[_Token]) -> Probabilities:
 
 
 def _spans(claim: str, tokens: Iterable[_Token]) -> Iterable[UnsupportedSpan]:
-    """Join adjacent unsupported tokens into spans, without the white space around them."""
+    """Join adjacent unsupported tokens into spans, without the whitespace around them."""
     run: list[_Token] = []
     for token in [*tokens, (len(claim), len(claim), 0.0)]:
         if token[2] > _UNSUPPORTED_FROM:

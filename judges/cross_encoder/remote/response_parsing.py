@@ -23,7 +23,7 @@ def positive_integer(info: Mapping[str, Any], name: str) -> int:
 def list_of(rows: Any, count: int) -> list[Any]:
     """Return ``rows`` if it is a list of ``count`` items; otherwise, raise JudgeError."""
     if not isinstance(rows, list) or len(rows) != count:
-        raise JudgeError(f"the response does not have {count} results")
+        raise JudgeError(f"expected {count} results in the response")
     return rows
 
 

@@ -63,7 +63,7 @@ class AzureGroundednessService(PairService):
 
     def parse(self, answer: Any, evidence: str) -> ServiceAnswer:
         if not isinstance(answer, dict) or not isinstance(answer.get("ungroundedDetected"), bool):
-            raise UnreadableAnswerError(f"{self.name}: the response does not have ungroundedDetected")
+            raise UnreadableAnswerError(f"{self.name}: expected true or false in ungroundedDetected")
         if not answer["ungroundedDetected"]:
             return ServiceAnswer(score=entailment(1.0))
         ungrounded = probability(answer.get("ungroundedPercentage"), f"{self.name}: ungroundedPercentage")

@@ -58,7 +58,7 @@ class DocumentText:
         return known_words([*self._texts, *self._names])
 
     def quotes(self, text: str) -> bool:
-        """Return whether a document or a name contains ``text`` verbatim, ignoring white space."""
+        """Return whether a document or a name contains ``text`` verbatim, ignoring whitespace."""
         wanted = " ".join(text.split())
         return bool(wanted) and (wanted in self._lines or self._contains(wanted))
 

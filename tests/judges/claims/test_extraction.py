@@ -314,7 +314,7 @@ SOURCES = KnownText(
 
 
 def resolves(bracket: str) -> bool:
-    return bracket in ("[1]", "[2]", "[8]", "[faq.pdf p. 3]", "[8 9]")
+    return bracket in ("[1]", "[2]", "[8]", "[faq.pdf p. 3]", "[faq.pdf, p. 5]")
 
 
 def stated(*texts: str) -> list[str]:
@@ -329,6 +329,7 @@ def stated(*texts: str) -> list[str]:
     "text",
     [
         "Sources: faq.pdf, leaflet 8", "Sources: Dosage, adults and children", "Sources: faq.pdf p. 3; leaflet 8",
+        "Sources: faq.pdf, p. 5",
         "Hello!\n\nSources: 1, 2", "Sources:\n- faq.pdf\n- Tablets for children\n- The 2024 edition",
         "See also: the dosage for children",
     ],

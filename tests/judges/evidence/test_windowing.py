@@ -11,7 +11,7 @@ from judges.types import Chunk, Sentence, Span, Windowing
 
 
 class FullStops:
-    """A splitter that ends a sentence after each full stop and its white space."""
+    """A splitter that ends a sentence after each full stop and its whitespace."""
 
     def __init__(self) -> None:
         self._text = ""

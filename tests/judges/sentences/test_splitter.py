@@ -107,7 +107,7 @@ def texts(text: str) -> list[str]:
 
 
 def collapsed(sentences: Sequence[str]) -> list[str]:
-    """As sentences are compared: white space collapsed, list and heading marks dropped."""
+    """As sentences are compared: whitespace collapsed, list and heading marks dropped."""
     return [" ".join(text.split()).removeprefix("## ") for text in sentences]
 
 

@@ -228,7 +228,7 @@ async def test_lettucedetect(
 
 
 def expected_spans(answer: str, tokens: list[tuple[list[int], float]]) -> list[tuple[int, int, float]]:
-    """Neighbouring characters in tokens with a probability above 0.5, without white space at their ends."""
+    """Neighbouring characters in tokens with a probability above 0.5, without whitespace at their ends."""
     marked = [0.0] * len(answer)
     for (start, end), score in tokens:
         for place in range(start, end):
