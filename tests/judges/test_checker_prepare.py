@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -38,7 +39,8 @@ class Threads:
 @pytest.fixture
 async def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     found = Threads()
-    monkeypatch.setattr(pipeline.asyncio, "to_thread", found.to_thread)
+    # Not in asyncio itself, which other servers in this process use.
+    monkeypatch.setattr(pipeline, "asyncio", SimpleNamespace(**vars(asyncio) | {"to_thread": found.to_thread}))
     return found
 
 

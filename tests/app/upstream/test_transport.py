@@ -10,7 +10,8 @@ import pytest
 
 from app.config import Timeouts
 from app.upstream.transport import AiohttpTransport
-from tests.support.gateways.upstream_client import HEAD, STREAM, Answer, client, closed_port, loops, says, serving
+from tests.support.gateways.mock_upstream import closed_port
+from tests.support.gateways.upstream_client import HEAD, STREAM, Answer, client, loops, says, serving
 
 pytestmark = [pytest.mark.anyio, loops]
 

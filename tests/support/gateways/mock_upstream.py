@@ -299,9 +299,13 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
+_BOUND: list[socket.socket] = []
+
+
 def closed_port() -> int:
-    """Return a loopback port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """Return a loopback port on which nothing listens. It stays bound, so that no other process listens there."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    _BOUND.append(bound)
+    port: int = bound.getsockname()[1]
     return port

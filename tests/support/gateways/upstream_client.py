@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -96,13 +95,6 @@ async def client(
     transport = AiohttpTransport(timeouts=timeouts, connections=connections, proxy_from_env=from_env, tls=tls)
     async with httpx.AsyncClient(transport=transport, trust_env=False) as opened:
         yield opened
-
-
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 async def until(true: Callable[[], bool]) -> None:
