@@ -88,7 +88,7 @@ async def test_missing_fields_are_detected() -> None:
             return super()._scored(" ".join(evidence), claim)
 
     async with opened(Odd(fuses=True)) as scorer:
-        with pytest.raises(JudgeError, match="does not have 2 results"):
+        with pytest.raises(JudgeError, match="expected 2 results"):
             await scorer.score([(EvidenceWindows(["a", "b"]), "c")])
 
 

@@ -229,8 +229,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (httpx.Response(424, json={"error": "the secret text"}), JudgeError, "returned 424"),
         (httpx.Response(307, headers={"location": "http://elsewhere"}), JudgeError, "returned 307"),
         (httpx.Response(200, content=b"<html>"), JudgeError, "response is not JSON"),
-        (httpx.Response(200, json={"error": "x"}), JudgeError, "does not have 3 results"),
-        (httpx.Response(200, json=[[], []]), JudgeError, "does not have 3 results"),
+        (httpx.Response(200, json={"error": "x"}), JudgeError, "expected 3 results"),
+        (httpx.Response(200, json=[[], []]), JudgeError, "expected 3 results"),
         (httpx.Response(200, json=[1, 2, 3]), JudgeError, "not a list of objects"),
         (
             httpx.Response(200, json=[[{"label": "joy", "score": 1.0}]] * 3),
