@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
@@ -333,17 +333,23 @@ def _is_quoted(text: str, piece: Fragment, known: KnownText) -> bool:
         raw = found["value"] if (found := _ADDRESS_ATTRIBUTE.fullmatch(raw)) else ""
     elif piece.kind is not FragmentKind.LINK:
         return False
-    elif (found := _definition_at(text, piece)) is not None and (
-        piece.start == found.start("title") or not _ADDRESS.match(raw)
-    ):
+    elif (title := _title_at(text, piece)) is not None and (piece.start == title or not _ADDRESS.match(raw)):
         return known.is_name(raw.strip("<>\"'() "))
     return known.quotes(raw.strip("<>\"'() ").removeprefix("mailto:"))
 
 
-def _definition_at(text: str, piece: Fragment) -> re.Match[str] | None:
-    """Return the link definition that contains ``piece``, or None if it isn't in one."""
-    definitions = LINK_DEFINITIONS.finditer(text) if "]:" in text else ()
-    return next((found for found in definitions if found.start() <= piece.start < found.end()), None)
+def _title_at(text: str, piece: Fragment) -> int | None:
+    """Return where the title of the link definition that contains ``piece`` begins (-1 if it has none), or None if
+    ``piece`` isn't in a definition."""
+    if "]:" not in text:
+        return None
+    return next((title for start, title, end in _definitions(text) if start <= piece.start < end), None)
+
+
+@lru_cache(maxsize=8)
+def _definitions(text: str) -> Sequence[tuple[int, int, int]]:
+    """Return the start of each link definition in ``text``, the start of its title (or -1), and its end."""
+    return [(found.start(), found.start("title"), found.end()) for found in LINK_DEFINITIONS.finditer(text)]
 
 
 def _is_code(text: str) -> bool:

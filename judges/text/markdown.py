@@ -64,6 +64,8 @@ _MARKED = re.compile(r"[`*_~<\\\[\](【［（〔⟨{&]|\n[ \t]{0,8}>")
 """Every token of inline Markdown contains at least one of these characters; most sentences contain none."""
 _UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[\]({&]*\n*\Z")
 """Matches text without markup and invisible characters. Most sentences are such text."""
+_MAX_LINES_CHARS = 2000
+"""The maximum number of characters in which the line above a link definition is searched."""
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
 
@@ -124,8 +126,10 @@ def _block_fragments(text: str, resolves: Resolves | None) -> list[Fragment]:
 def begins_paragraph(text: str, at: int, start: int) -> bool:
     """Return whether a link definition can begin in the line of ``at``, because the line is the first after ``start``
     or follows a blank line or a heading. In the middle of a paragraph, clients show it as text."""
-    above = text[start:at].replace("\r\n", "\n").replace("\r", "\n").rpartition("\n")[0]
-    last = above.rpartition("\n")[2]
+    lines = text[max(start, at - _MAX_LINES_CHARS) : at].replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    last = lines[-2] if len(lines) > 1 else ""
+    if len(lines) < 3 and at - start > _MAX_LINES_CHARS:
+        return False
     return not last.strip(" \t>") or HEADING.match(last) is not None
 
 
