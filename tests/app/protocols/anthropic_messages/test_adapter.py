@@ -276,6 +276,7 @@ def _cut(block: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
 @settings(max_examples=40)
 @given(blocks=KINDS, cuts=st.integers(1, 40), documents=st.booleans())
 @example(blocks=[text(" ")], cuts=1, documents=False)
+@example(blocks=[text(" "), tool_use(), text(TRUE)], cuts=1, documents=False)
 def test_every_mode_reports_the_same_message(blocks: list[list[dict[str, Any]]], cuts: int, documents: bool) -> None:
     """The text doesn't depend on when it is sent, or on whether it passes untouched."""
     sent = events(*(_cut(block, cuts) for block in blocks), pings=False)
@@ -300,12 +301,11 @@ TOLD = ("verdict", "action", "total_claims", "supported_count", "claims")
 
 
 def _spoken(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """The content without citations, and without text blocks that say nothing: empty ones, and blank ones in a reply
-    that has no other text. They pass if no text is held.
+    """The content without citations, and without text blocks that say nothing: empty and blank ones. A blank block
+    before another block is sent only if no text is held.
     """
     blocks = [{name: value for name, value in block.items() if name != "citations"} for block in told["content"]]
-    silent = not any(block.get("text", "").strip() for block in blocks)
-    return [block for block in blocks if "text" not in block or (block["text"] and not silent)]
+    return [block for block in blocks if "text" not in block or block["text"].strip()]
 
 
 @settings(max_examples=40)
