@@ -44,8 +44,7 @@ class Choice:
 
     ``texts`` contains the delivered text by field. ``incoming`` is text that hasn't been split and judged yet.
     ``inline`` separates reasoning from the answer, and is None once the answer has begun. ``held`` contains outputs
-    that wait for the end of the reply.
-    """
+    that wait for the end of the reply."""
 
     def __init__(
         self,

@@ -98,8 +98,9 @@ shared wording, fitted on 7,000 rows of the training data. Its figures are means
   one to four documents that describe several similar things.
 - "Paraphrases" are true sentences that restate a passage in different words, and sentences with one error that stay
   close to the passage's wording.
-- "Answers" are sentences from fluent answers over one to four documents. They were written when the judges were
-  finished, and nothing was chosen by them.
+- "Answers" are sentences from fluent answers over one to four documents. They were written when the small encoder and
+  the first large one were finished. No encoder was chosen by them, but the weight of handwritten claims in the combiner
+  of `embedded-large` was raised after they had been measured.
 
 Different authors wrote the replies, the paraphrases and the answers, and they were never used in training
 (`replies.jsonl`, `paraphrases.jsonl` and `answers.jsonl` in `judges/training/data`). If your documents describe several

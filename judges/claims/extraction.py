@@ -289,7 +289,7 @@ class HeuristicClaimExtractor:
 
     def _is_source(self, text: str, *, numbers: bool) -> bool:
         """Return whether ``text`` is the name of a document, with or without a location in it, or its number."""
-        known = self._resolves is not None and (numbers or not text.isdecimal()) and self._resolves(f"[{text}]")
+        known = self._resolves is not None and (numbers or any(map(str.isalpha, text))) and self._resolves(f"[{text}]")
         return known or self._harmless.is_name(text)
 
     def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:

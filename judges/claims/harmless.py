@@ -53,7 +53,6 @@ _USER: Final = frozenset(["you", "du", "vous", "usted"])
 """Pronouns for the user. An indirect question may ask about the user ("which plan you have")."""
 _MAX_TOPIC_CHARS: Final = 160
 _LEADING_MARKS: Final = ",;–—-"
-_SPACE_OR_MARKS: Final = " \t\r\n*_"
 _LABEL_MARKS: Final = ":："
 """Marks between an introduction or a label and a "yes" or "no"."""
 _INTRODUCING: Final = frozenset(_LEADING_MARKS + _LABEL_MARKS)
@@ -103,7 +102,7 @@ class HarmlessText:
             return True
         announced = AND.sub("", bare(text))
         found = self._table.courtesies.fullmatch(announced)
-        if found is None and text.rstrip(_SPACE_OR_MARKS).endswith((":", "：")):
+        if found is None and text.rstrip().endswith(tuple(_LABEL_MARKS)):
             found = self._table.lead_ins.fullmatch(announced)
         return found is not None and self._knows_topics(found)
 

@@ -1,8 +1,8 @@
 """Decides which asterisks, underscores and tildes are markup, by the rules of CommonMark 0.31.2 and GitHub's Markdown.
 
 A sentence is read without the rest of its paragraph, so an asterisk without a partner in the sentence may still pair
-with one in another sentence. A judge therefore never reads it, unless it is inside a number. There, the asterisk
-affects which number the text shows, and is unjudged.
+with one in another sentence. A judge therefore doesn't read it. It is unjudged inside a number, where it affects which
+number the text shows, and directly after a word if it is unlikely to have a partner anywhere ("an A* in maths").
 """
 
 import unicodedata

@@ -92,7 +92,8 @@ class FragmentKind(StrEnum):
     """Markup that may strike out or hide text. The judge reads the text inside it."""
     INVISIBLE = "invisible"
     EMPHASIS = "emphasis"
-    """Asterisks or underscores inside a number. Depending on the text around them, they may or may not be shown."""
+    """Asterisks or underscores that may or may not be shown, depending on the text around them: inside a number, or
+    after a word."""
 
 
 class Fragment(Struct, frozen=True, array_like=True, gc=False):

@@ -34,11 +34,11 @@ _BLOCK = re.compile(rf"(?:\s*>){{0,8}}(?:\s*#{{1,6}}[ \t]+|{ITEM.pattern})?(?:\s
 _PREFIX_PARTS = re.compile(r"(?P<ordinal>\d{1,9}|[A-Za-z](?=\)))|(?P<symbol>\[[ xX]\][ \t]*)")
 _RULE = re.compile(r"\s*(?:[-_*=]\s*){3,}\Z")
 
-_BRACKET = "|".join(
+_BRACKETS = "|".join(
     rf"\{opening}[^()\[\]［］【】（）〔〕⟨⟩{{}}\n]{{1,120}}\{closing}"
     for opening, closing in ("()", "[]", "［］", "【】", "（）", "〔〕", "⟨⟩", "{}")
 )
-_BRACKET = f"(?:{_BRACKET})"
+_BRACKET = f"(?:{_BRACKETS})"
 _TOKEN = re.compile(
     r"(?P<code>(?<!`)(?P<ticks>`{1,3})(?!`)(?P<literal>[^`]{1,1000})(?P=ticks)(?!`))"
     rf"|(?P<cite>{CITATION.pattern})"
@@ -64,7 +64,7 @@ _MARKED = re.compile(r"[`*_~<\\\[\](【［（〔⟨{&]|\n[ \t]{0,8}>")
 """Every token of inline Markdown contains at least one of these characters; most sentences contain none."""
 _UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[\]({&]*\n*\Z")
 """Matches text without markup and invisible characters. Most sentences are such text."""
-_MAX_LINES_CHARS = 2000
+_MAX_LINE_CHARS = 2000
 """The maximum number of characters in which the line above a link definition is searched."""
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
@@ -126,9 +126,9 @@ def _block_fragments(text: str, resolves: Resolves | None) -> list[Fragment]:
 def begins_paragraph(text: str, at: int, start: int) -> bool:
     """Return whether a link definition can begin in the line of ``at``, because the line is the first after ``start``
     or follows a blank line or a heading. In the middle of a paragraph, clients show it as text."""
-    lines = text[max(start, at - _MAX_LINES_CHARS) : at].replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = text[max(start, at - _MAX_LINE_CHARS) : at].replace("\r\n", "\n").replace("\r", "\n").split("\n")
     last = lines[-2] if len(lines) > 1 else ""
-    if len(lines) < 3 and at - start > _MAX_LINES_CHARS:
+    if len(lines) < 3 and at - start > _MAX_LINE_CHARS:
         return False
     return not last.strip(" \t>") or HEADING.match(last) is not None
 

@@ -62,7 +62,7 @@ class Plan:
     """The step at which this run began, if it continues another run. The learning rate warms up again from there."""
     priors_from: int = 0
     """The first step at which the wording prior is added to the model's logits. If the prior were added from the first
-    step, the model would learn nothing for a long time."""
+    step, the model would learn nothing for a long time. With a teacher, the prior isn't used."""
     begun: bool = False
     """Whether the run started from an exported judge instead of the base model."""
     half: bool = True

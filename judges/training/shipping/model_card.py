@@ -95,7 +95,8 @@ typical mistakes of language models (`judges/training/data/replies.jsonl`). "Par
 passage in an assistant's words, and sentences with one error (`judges/training/data/paraphrases.jsonl`). "Answers" are
 sentences from fluent answers over one to four documents (`judges/training/data/answers.jsonl`). Replies, paraphrases
 and answers were not written by the author of the training data, and were never used in training. The answers were
-written last, and nothing was chosen by them.
+written last. No encoder was chosen by them, but the weight of handwritten claims in the combiner for two encoders was
+raised after they had been measured.
 
 {written}
 ### Wording alone: boosted trees without the encoder and without exact comparisons

@@ -314,7 +314,7 @@ SOURCES = KnownText(
 
 
 def resolves(bracket: str) -> bool:
-    return bracket in ("[1]", "[2]", "[8]", "[faq.pdf p. 3]", "[faq.pdf, p. 5]")
+    return bracket in ("[1]", "[2]", "[8]", "[faq.pdf p. 3]", "[faq.pdf, p. 5]", "[1, 2]")
 
 
 def stated(*texts: str) -> list[str]:
@@ -341,7 +341,8 @@ def test_list_of_sources_states_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Sources: 8", "References: 8 tablets", "Sources: Adults (8)", "See also: dose for children: 4 tablets",
+        "Sources: 8", "Sources: 1, 2", "References: 8 tablets", "Sources: Adults (8)",
+        "See also: dose for children: 4 tablets",
         "Sources:\n- Children 4 tablets", "References:\n- Children: 4", "# Sources\n\nAdults 8 tablets",
         "Sources: adults, 4 tablets", "| Dose | Source |\n|---|---|\n| Adults | children: 4 tablets |",
     ],

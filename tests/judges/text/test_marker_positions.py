@@ -124,6 +124,9 @@ def test_time_for_a_row_of_markers_is_linear(shape: str) -> None:
     assert min(used(20_000) for _ in range(3)) < 8 * min(used(5_000) for _ in range(3))
 
 
-@pytest.mark.parametrize("text", ["at most [8) tablets", "at most (8] tablets", "at most [8} tablets", "［8) tablets"])
+@pytest.mark.parametrize(
+    "text",
+    ["at most [8) tablets", "at most (8] tablets", "at most [8} tablets", "［8) tablets"],
+)
 def test_brackets_that_do_not_match_are_text(text: str) -> None:
     assert read(text) == (text, set())
