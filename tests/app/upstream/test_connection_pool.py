@@ -10,17 +10,8 @@ from functools import partial
 import httpx
 import pytest
 
-from tests.support.gateways.upstream_client import (
-    HEAD,
-    STREAM,
-    Server,
-    client,
-    closed_port,
-    loops,
-    says,
-    serving,
-    until,
-)
+from tests.support.gateways.mock_upstream import closed_port
+from tests.support.gateways.upstream_client import HEAD, STREAM, Server, client, loops, says, serving, until
 
 pytestmark = [pytest.mark.anyio, loops]
 
