@@ -22,8 +22,6 @@ _WAIT_SHARE: Final = 0.6
 """Share of the time limit that a cascade gives, in total, to the judges after the first."""
 _STATES_BYTES_OF_TWO: Final = (40 * 1024 * 1024, 176 * 1024 * 1024)
 """Memory limits for the window states of the small and the large encoder, enough for 50 and 38 windows."""
-_WINDOWS_OF_SECOND: Final = 6
-"""The maximum number of windows that the second encoder reads a claim against. It has seen no more in training."""
 
 
 def open_scorer(spec: str, *, threads: int = 0, access: ServiceAccess | None = None) -> PairScorer | None:
@@ -130,16 +128,11 @@ def open_encoders(folders: Sequence[Path], *, threads: int = 0, label: str | Non
     if len(folders) == 1:
         return CachedEvidenceScorer(folders[0], threads=threads, label=label)
     pool = JudgeThreadPool(threads or cores())
-    small, large = _STATES_BYTES_OF_TWO
-    first = CachedEvidenceScorer(folders[0], threads=threads, label=label, pool=pool, states_bytes=small)
-    second = CachedEvidenceScorer(
-        folders[1],
-        threads=threads,
-        label=label,
-        pool=pool,
-        states_bytes=large,
-        separately=False,
-        most_windows=_WINDOWS_OF_SECOND,
+    first, second = (
+        CachedEvidenceScorer(
+            folder, threads=threads, label=label, pool=pool, separately=separately, states_bytes=states_bytes
+        )
+        for folder, separately, states_bytes in zip(folders, (True, False), _STATES_BYTES_OF_TWO, strict=True)
     )
     return SecondEncoderScorer(first, second)
 

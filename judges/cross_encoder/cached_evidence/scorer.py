@@ -10,7 +10,7 @@ cross-encoder needs.
 import asyncio
 import json
 import logging
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -84,8 +84,6 @@ class CachedEvidenceScorer:
         states_bytes: memory limit for window states; the most recently used ones are kept.
         separately: also score each part of ``EvidenceWindows``. If False, a claim is read only against all of them
             together, which takes a fraction of the time.
-        most_windows: maximum number of windows that a claim is read against: those that share the most tokens with it;
-            0 means no limit. Only possible if parts aren't scored separately.
         pool: the threads to use, instead of new ones.
     """
 
@@ -99,11 +97,8 @@ class CachedEvidenceScorer:
         label: str | None = None,
         states_bytes: int = _STATES_BYTES,
         separately: bool = True,
-        most_windows: int = 0,
         pool: JudgeThreadPool | None = None,
     ) -> None:
-        if separately and most_windows:
-            raise ValueError("most_windows must be 0 if parts are scored separately")
         self._folder = Path(folder)
         self._label = label or f"onnx:{self._folder.name}"
         self._model: _Model | None = None
@@ -112,7 +107,6 @@ class CachedEvidenceScorer:
         """Number of ``score`` calls that run in parallel."""
         self._threads = pool or JudgeThreadPool(self.concurrency)
         self._separately = separately
-        self._most_windows = most_windows
         self._states_bytes = states_bytes
         self._states: OrderedDict[bytes, States] = OrderedDict()
         self._encoding: dict[bytes, asyncio.Future[States]] = {}
@@ -173,8 +167,6 @@ class CachedEvidenceScorer:
         """
         model = self._loaded()
         queries = [_Query(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
-        if self._most_windows:
-            queries = [query.limited(self._most_windows) for query in queries]
         windows = [window for query in queries for window in query.windows]
         states = await self._states_of(model, windows, self._threads)
         return await self._in_worker(self._score_queries, model, queries, states) if queries else []
@@ -329,18 +321,6 @@ class _Query:
     @property
     def windows(self) -> Sequence[Tokens]:
         return [window for part in self.parts for window in part]
-
-    def limited(self, most: int) -> "_Query":
-        """Return the query with only the ``most`` windows that share the most tokens with the claim, in their order. A
-        token counts more, the fewer windows contain it."""
-        windows = self.windows
-        if len(windows) <= most:
-            return self
-        contents = [set(window) for window in windows]
-        holders = Counter(chain.from_iterable(contents))
-        shared = [sum(1 / holders[token] for token in content.intersection(self.claim)) for content in contents]
-        kept = sorted(sorted(range(len(windows)), key=lambda place: -shared[place])[:most])
-        return _Query([[windows[place] for place in kept]], self.claim)
 
     def of_parts(self, rows: Sequence[Probabilities]) -> tuple[Probabilities, ...]:
         """Return the scores of each part. If a part has several windows, the window with the highest entailment

@@ -166,31 +166,3 @@ async def test_corrupt_file_is_not_loaded(tmp_path: Path, name: str) -> None:
     with pytest.raises(JudgeUnavailableError, match=f"{name} is damaged"):
         await scorer.start()
     await scorer.aclose()
-
-
-async def test_claim_is_read_against_the_windows_that_share_most_tokens_with_it() -> None:
-    other = "The car park closes at 22:00. It has 80 places for visitors."
-    scorer = CachedEvidenceScorer(embedded.FOLDER, threads=1, separately=False, most_windows=1)
-    await scorer.start()
-    (many,) = await scorer.score([(EvidenceWindows([CANTEEN, LEAVE, other]), CLAIM)])
-    assert scorer.windows_encoded == 1
-    (alone,) = await scorer.score([(LEAVE, CLAIM)])
-    assert near(many, alone)
-    assert scorer.windows_encoded == 1
-    await scorer.aclose()
-
-
-async def test_limited_windows_keep_their_order() -> None:
-    limited = CachedEvidenceScorer(embedded.FOLDER, threads=1, separately=False, most_windows=2)
-    whole = CachedEvidenceScorer(embedded.FOLDER, threads=1, separately=False)
-    await asyncio.gather(limited.start(), whole.start())
-    notice = "Leave is granted for 14 weeks. Employees must tell Parental Services."
-    (one,) = await limited.score([(EvidenceWindows([LEAVE, CANTEEN, notice]), CLAIM)])
-    (other,) = await whole.score([(EvidenceWindows([LEAVE, notice]), CLAIM)])
-    assert near(one, other)
-    await asyncio.gather(limited.aclose(), whole.aclose())
-
-
-def test_windows_cannot_be_limited_if_each_is_scored() -> None:
-    with pytest.raises(ValueError, match="most_windows must be 0"):
-        CachedEvidenceScorer(embedded.FOLDER, most_windows=2)
