@@ -130,7 +130,10 @@ class Settings(BaseSettings):
         Field(description="Comma-separated Fernet keys for stored secrets; the first key encrypts, all keys decrypt"),
     ] = None
     judge: Annotated[
-        str, Field(description="embedded, embedded-large, preset:<name>, st:<model>, onnx:<path>, http:<url> or none")
+        str,
+        Field(
+            description="Judge: embedded, embedded-large, preset:<name>, st:<model>, onnx:<path>, http:<url> or none"
+        ),
     ] = "embedded"
     judge_api_key: Annotated[
         SecretStr | None, Field(description="API key for a remote judge, sent as a bearer token")
@@ -199,7 +202,7 @@ class Settings(BaseSettings):
     event_durability: Annotated[
         EventDurability,
         Field(
-            description="batched: events are written shortly after the reply; sync: they are committed before the "
+            description="When events are stored. batched: shortly after the reply; sync: committed before the "
             "last byte of the reply is sent"
         ),
     ] = EventDurability.BATCHED
@@ -294,7 +297,8 @@ class Settings(BaseSettings):
     ] = None
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="Log level")] = "info"
     log_format: Annotated[
-        str, Field(pattern="^(json|console)$", description="json: one object per line; console: readable lines")
+        str,
+        Field(pattern="^(json|console)$", description="Log format. json: one object per line; console: readable lines"),
     ] = "json"
 
 

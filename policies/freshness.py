@@ -21,19 +21,20 @@ class FreshnessRules(Rules):
 
     max_support_age_days: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
         90,
-        description="Maximum document age in days; each supported claim needs a document no older than this",
+        description="Maximum document age in days; at least one document that supports a claim must be no older",
     )
     entailment_threshold: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.7, description="Minimum probability at which a document supports a claim"
+        0.7, description="Minimum probability of support for a document to count as supporting a claim"
     )
     action_on_stale_support: Literal["warn", "block"] = Field(
-        "warn", description="Action if only older documents support a claim"
+        "warn", description="Action if only documents older than max_support_age_days support a claim"
     )
     on_missing_metadata: Literal["ignore", "warn", "block"] = Field(
-        "ignore", description="Action if a claim has no recent support, except possibly from a document of unknown age"
+        "ignore",
+        description="Action if no document that supports a claim is known to be recent, and at least one has no age",
     )
     on_block: Literal["replace", "error"] = Field(
-        "replace", description="Sent to the client instead of a blocked reply: a text or an error"
+        "replace", description="What the client receives instead of a blocked reply: a text (replace) or an error"
     )
     abstention_response: Text | None = Field(None, description="Text sent in place of a blocked reply")
 

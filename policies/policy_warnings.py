@@ -17,4 +17,6 @@ def policy_warnings(category: str, rules: Rules, models: Sequence[str], facts: G
 def _unserved(models: Sequence[str], facts: GatewayFacts) -> Iterator[RuleWarning]:
     for model in models:
         if not facts.serves(model):
-            yield RuleWarning(loc=("scope", "models"), msg=f"No upstream serves {model!r}, so no request matches it.")
+            yield RuleWarning(
+                loc=("scope", "models"), msg=f"No upstream serves {model!r}, so this entry matches no requests."
+            )

@@ -44,7 +44,7 @@ class MessageSender:
         except httpx.TimeoutException:
             raise DeliveryError("timed out") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise DeliveryError(f"not reachable ({type(error).__name__})") from None
+            raise DeliveryError(f"cannot reach the host ({type(error).__name__})") from None
         if not response.is_success:
             refused = response.is_client_error and response.status_code not in _TEMPORARY
             raise DeliveryError(f"HTTP status {response.status_code}", permanent=refused)
@@ -57,7 +57,7 @@ class MessageSender:
         if self._private:
             return self._client.build_request("POST", url, content=body, headers=sent)
         if url.scheme != "https":
-            raise DeliveryError("not HTTPS", permanent=True)
+            raise DeliveryError("the URL must start with https://", permanent=True)
         address = await _public_address(url.host, url.port or _HTTPS_PORT)
         # The certificate is verified against the host name, not the address.
         return self._client.build_request(
@@ -74,7 +74,10 @@ async def _public_address(host: str, port: int) -> str:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
     if not addresses or not all(map(_is_public, addresses)):
-        raise DeliveryError("the host's address is not public (see GROUNDLANE_ALERT_PRIVATE_ADDRESSES)", permanent=True)
+        raise DeliveryError(
+            "the host's address is not public; to allow private addresses, set GROUNDLANE_ALERT_PRIVATE_ADDRESSES=true",
+            permanent=True,
+        )
     return addresses[0]
 
 

@@ -89,7 +89,9 @@ async def check_database(database: Database, durability: EventDurability) -> Hea
         async with asyncio.timeout(_PING_LIMIT_S):
             await database.ping()
     except TimeoutError:
-        return HealthCheck(ok=False, detail="no answer in time", required=durability is EventDurability.SYNC)
+        return HealthCheck(
+            ok=False, detail="the database did not respond in time", required=durability is EventDurability.SYNC
+        )
     except DatabaseUnavailableError as error:
         return HealthCheck(ok=False, detail=str(error), required=durability is EventDurability.SYNC)
     return HealthCheck(ok=True, detail=database.dialect)

@@ -64,7 +64,7 @@ def _inflate(
             if inflater.eof:
                 rest = rest.lstrip(b"\0")  # members may be padded
                 if encoding != "gzip":
-                    raise zlib.error("there is data after the end")
+                    raise zlib.error("unexpected data after the end")
                 inflater = zlib.decompressobj(_INFLATE[encoding]) if rest else inflater
             # Decompress at most one byte over the limit, so that a decompression bomb is never unpacked.
             body += inflater.decompress(rest, limit + 1 - len(body))

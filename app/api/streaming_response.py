@@ -59,7 +59,7 @@ class StreamedResponse(Response):
         except ClientGoneError:
             pass
         except TimeoutError:
-            _log.warning("client_dropped", reason="it stopped reading")
+            _log.warning("client_dropped", reason="the client stopped reading")
         finally:
             with anyio.CancelScope(shield=True):
                 await self._aclose()

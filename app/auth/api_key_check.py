@@ -29,7 +29,7 @@ def check_api_key(headers: RawHeaders, query: bytes, keys: KeyStore, *, required
             return None
         if not sent:
             raise WrongKeyError("Missing gateway key: send it as 'Authorization: Bearer <key>'.")
-        raise WrongKeyError("The API key is not a gateway key.")
+        raise WrongKeyError("This API key is not a gateway key. Gateway keys begin with gl-.")
     if len(found) > 1:
         raise WrongKeyError("The request has more than one gateway key.")
     text = found.pop().decode("ascii")

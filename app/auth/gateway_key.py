@@ -73,7 +73,7 @@ class GatewayKey:
         if not self.models or (model is not None and _any(self.models, model)):
             return
         if model is None:
-            message = f"The key {self.prefix} is limited to certain models, and the request names none."
+            message = f"The key {self.prefix} is limited to certain models, but the request doesn't name one."
         else:
             message = f"The key {self.prefix} is not allowed to use the model {model!r:.200}."
         raise KeyLimitError(message, code="model_not_allowed", param=param)
@@ -125,11 +125,11 @@ class GatewayKey:
         if self.collections and (
             first == "vector_stores" or (first == "files" and rest.rstrip("/").endswith("content"))
         ):
-            raise self._collection_error("path", "the path gives access to documents whose collection is unknown")
+            raise self._collection_error("path", "this path gives access to documents of any collection")
 
     def _collection_error(self, path: str, told: str) -> KeyLimitError:
         return KeyLimitError(
-            f"The key {self.prefix} is limited to certain collections, and {told}.",
+            f"The key {self.prefix} is limited to certain collections, but {told}.",
             code="collection_not_allowed",
             param=path,
         )

@@ -103,7 +103,7 @@ class RedisRateLimiter:
 
     async def fault(self) -> str | None:
         await self._ask(self._redis.ping)
-        return None if self._retry_at is None else "no response from Redis: each worker counts separately"
+        return None if self._retry_at is None else "Redis does not respond, so each worker counts requests separately"
 
     async def aclose(self) -> None:
         await self._redis.aclose()

@@ -71,7 +71,7 @@ class Vault:
             try:
                 values[name] = self._cipher.decrypt(value.encode()).decode()
             except InvalidToken:
-                _log.error("secret_unreadable", name=name, detail=f"no key in {_SETTING} can decrypt it")
+                _log.error("secret_unreadable", name=name, detail=f"no key in {_SETTING} can decrypt this secret")
         self._values = values
 
     async def list(self) -> Sequence[SecretInfo]:

@@ -55,9 +55,12 @@ Which = Annotated[
 ]
 CacheFile = Annotated[Path | None, typer.Option(help="File for cached verdicts; default: in the user's cache folder")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use the verdict cache")]
-Entailment = Annotated[float, typer.Option(min=0.0, max=1.0, help="Minimum probability at which a claim is supported")]
+Entailment = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="Minimum probability of support for a claim to count as supported")
+]
 Contradiction = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="Minimum probability at which a claim is contradicted")
+    float,
+    typer.Option(min=0.0, max=1.0, help="Minimum probability of contradiction for a claim to count as contradicted"),
 ]
 Metrics = Annotated[Metric, typer.Argument(help="Metric to compute")]
 

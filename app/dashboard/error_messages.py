@@ -8,7 +8,10 @@ _REWRITES = (
     (re.compile(r"^Value error, "), ""),
     (re.compile(r", unable to (?:parse|interpret) .*", re.DOTALL), ""),
     (re.compile(r" after validation, not \d+$"), ""),
-    (re.compile(r"^String should match pattern .*", re.DOTALL), "Has a format or characters that aren't allowed"),
+    (
+        re.compile(r"^String should match pattern .*", re.DOTALL),
+        "Contains invalid characters or has the wrong format",
+    ),
     (re.compile(r"^(?:Input|String|List|Tuple|Set|Value|Data) should "), "Must "),
     (re.compile(r"^Field required$"), "Required"),
     (re.compile(r"^Extra inputs are not permitted$"), "Unknown field"),

@@ -162,7 +162,7 @@ def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
         return None
     left_out = _ELSEWHERE.get(kind, frozenset())
     if unknown := left_out - {each.name for each in dataclass_fields(kind)}:
-        raise TypeError(f"{kind} has no fields {sorted(unknown)}, which must not be stored")  # a field was renamed
+        raise TypeError(f"_ELSEWHERE lists unknown fields of {kind}: {sorted(unknown)}")  # a field was renamed
     return [
         (each.name, each.default if each.default_factory is MISSING else each.default_factory())
         for each in dataclass_fields(kind)

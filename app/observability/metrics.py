@@ -95,7 +95,7 @@ class Metrics:
         self._api, self._outcome, self._why = _BoundedLabel(), _BoundedLabel(), _BoundedLabel()
 
         self._requests = self._counter(
-            "requests", "Requests, governed or passed through", "api", "action", "verdict", "status"
+            "requests", "Requests, whether governed or passed through", "api", "action", "verdict", "status"
         )
         self._request_seconds = self._histogram("request_seconds", "Request duration, from first to last byte", "api")
         self._upstream_seconds = self._histogram("upstream_seconds", "Time spent on the upstream reply", "api")

@@ -270,7 +270,7 @@ class RunService:
                 check_open(run, param="grounding.run_id")
                 pinned = await self._policies_of(connection, run)
         except (DatabaseUnavailableError, TimeoutError) as error:
-            _log.warning("run_unavailable", run_id=run_id, error=str(error) or "no answer in time")
+            _log.warning("run_unavailable", run_id=run_id, error=str(error) or "the database did not respond in time")
             return None
         if agent is not None and agent != run.agent:
             owner = "no agent" if run.agent is None else f"the agent {run.agent!r}"
@@ -383,7 +383,7 @@ class JoinedRun:
             async with asyncio.timeout(_PATIENCE_S):
                 await self.runs.add_call(self.run_id, record)
         except (DatabaseUnavailableError, RunError, TimeoutError) as error:
-            reason = str(error) or "no answer in time"
+            reason = str(error) or "the database did not respond in time"
             _log.error("run_call_lost", run_id=self.run_id, request_id=record.info.request_id, error=reason)
 
 

@@ -192,13 +192,13 @@ class TextChecks:
         if options.contradiction_action == "correct" and not (
             self.settings.caller_llm_checks or any(rules.contradiction_action == "correct" for rules in allowed)
         ):
-            raise _llm_check_error("contradiction_action", '"correct" uses an LLM')
+            raise _llm_check_error("contradiction_action", "'correct', because it calls an LLM")
         if not options.llm_grounding_check:
             return
         models = {rules.llm_grounding_model for rules in allowed if rules.llm_grounding_check}
         if not self.settings.caller_llm_checks and options.llm_grounding_model not in models:
             name = "llm_grounding_model" if models else "llm_grounding_check"
-            raise _llm_check_error(name, f"{options.llm_grounding_model!r:.200} is an LLM")
+            raise _llm_check_error(name, f"the LLM {options.llm_grounding_model!r:.200}")
         if key is not None:
             key.check_model(options.llm_grounding_model, param="options.llm_grounding_model")
 
@@ -293,10 +293,10 @@ class TextChecks:
         )
 
 
-def _llm_check_error(name: str, why: str) -> LlmCheckError:
+def _llm_check_error(name: str, what: str) -> LlmCheckError:
     return LlmCheckError(
-        f"options.{name}: {why}, and no policy in scope lets callers use one. An operator can allow it in a "
-        "policy, or with GROUNDLANE_CALLER_LLM_CHECKS.",
+        f"options.{name}: callers may not use {what}. An operator can allow it in a policy, or with "
+        "GROUNDLANE_CALLER_LLM_CHECKS.",
         param=f"options.{name}",
     )
 

@@ -67,7 +67,7 @@ class _Zlib:
         if self._inflater is None:
             self._is_gzip = data.startswith(_GZIP)
         elif not (self._is_gzip and data.startswith(_GZIP)):
-            raise zlib.error("there is data after the end of the compressed data")
+            raise zlib.error("unexpected data after the end of the compressed data")
         return zlib.decompressobj(zlib.MAX_WBITS | 32 if _has_header(data) else -zlib.MAX_WBITS)
 
     @property

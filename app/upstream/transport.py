@@ -115,7 +115,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             if upload is not None and upload.error is not None:
                 raise upload.error from None
             if isinstance(error, TimeoutError) and upload is not None and upload.sent_at is None:
-                raise httpx.WriteTimeout("the upstream did not read the request in time") from None
+                raise httpx.WriteTimeout("the upstream did not accept the request body in time") from None
             raise _translated(error) from error
 
     def _open(self) -> aiohttp.ClientSession:
@@ -264,13 +264,13 @@ def _translated(error: Exception) -> httpx.TransportError:
     """
     match error:
         case aiohttp.ConnectionTimeoutError():
-            return httpx.ConnectTimeout("no connection in time")
+            return httpx.ConnectTimeout("could not connect to the upstream in time")
         case aiohttp.ClientHttpProxyError():
             return httpx.ProxyError(f"the proxy returned HTTP {error.status}")
         case aiohttp.ClientConnectorError() | UnicodeError():
             return httpx.ConnectError(str(error))
         case TimeoutError():
-            return httpx.ReadTimeout("no answer in time")
+            return httpx.ReadTimeout("the upstream did not respond in time")
         case aiohttp.ClientResponseError():
             return httpx.RemoteProtocolError("the response is not valid HTTP")
         case ValueError():

@@ -43,7 +43,9 @@ def open_scorer(spec: str, *, threads: int = 0, access: ServiceAccess | None = N
             raise ValueError(f"judge {spec!r}: 'none' cannot be part of a cascade")
         scorer = CascadeScorer(scorer, second, stage.band, patience_s=patience_s)
     if stages and spec_languages(spec) == frozenset():
-        raise ValueError(f"cascade {spec!r}: its judges have no language in common; set the option 'languages' of each")
+        raise ValueError(
+            f"cascade {spec!r}: its judges have no language in common; set the option 'languages' for each judge"
+        )
     return scorer
 
 

@@ -48,13 +48,13 @@ def read_label_mapping(id2label: Mapping[str, str] | Mapping[int, str], *, size:
     """
     names = {int(key): _normal(value) for key, value in id2label.items()}
     if size is not None and names and len(names) != size:
-        raise JudgeUnavailableError(f"the config names {len(names)} labels, the model has {size}")
+        raise JudgeUnavailableError(f"the config names {len(names)} labels, but the model has {size}")
     if size == 1 or len(names) == 1:
         return LabelMapping(size=1)
     entailed = _find(names, _ENTAILED)
     if entailed is None or sorted(names) != list(range(len(names))):
         raise JudgeUnavailableError(
-            f"expected one logit, or an id2label with 'entailment' ('neutral', 'contradiction'); found {names}; "
+            f"expected one logit, or an id2label with 'entailment' and optionally 'contradiction'; found {names}; "
             "name the classes in the model's config.json, or use its preset (`groundlane judges`)"
         )
     return LabelMapping(

@@ -116,14 +116,16 @@ class LlmClient:
         endpoint, name = resolve(model, self._endpoints)
         key = self._keys.key(endpoint.name)
         if key is None and endpoint.needs_key:
-            raise NoKeyError(f"no key is configured for {endpoint.name}")
+            raise NoKeyError(f"no API key is configured for {endpoint.name}")
         if self._breakers[endpoint.name, name].is_open:
             raise JudgeUnavailableError(f"{name} at {endpoint.name} failed {MAX_FAILURES} times in a row and is paused")
         return endpoint, name, key
 
 
 def _warn_of_failures(endpoint: Endpoint, name: str) -> None:
-    log.warning("the LLM judge does not call %s at %s for %g s: it keeps failing", name, endpoint.name, OPEN_CIRCUIT_S)
+    log.warning(
+        "%s at %s keeps failing; the LLM judge pauses calls to it for %g s", name, endpoint.name, OPEN_CIRCUIT_S
+    )
 
 
 def why_skipped(error: Exception) -> str:

@@ -104,7 +104,7 @@ def _ship(options: argparse.Namespace) -> None:
         stated_only=options.stated_only,
         base=options.base_folder,
     )
-    sys.stdout.write(f"INT8 loses {report['int8_loss']:.4f} of balanced accuracy; {report['bytes']:,} bytes\n")
+    sys.stdout.write(f"INT8 reduces balanced accuracy by {report['int8_loss']:.4f}; {report['bytes']:,} bytes\n")
 
 
 def _plain(options: argparse.Namespace) -> None:
@@ -148,7 +148,9 @@ def _parser() -> argparse.ArgumentParser:
         "--begin", type=Path, help="start from the judge in this folder: an exported judge, or one written by `keep`"
     )
     command.add_argument(
-        "--teacher", type=Path, help="also learn from the probabilities of the larger encoder that `keep` wrote here"
+        "--teacher",
+        type=Path,
+        help="folder in which `keep` stored a larger encoder's probabilities, to learn from them too",
     )
     command.add_argument("--seed", type=int, default=20)
     command.set_defaults(command=_train)
@@ -169,7 +171,9 @@ def _parser() -> argparse.ArgumentParser:
         "ship", parents=[shared], help="export the model, fit the combiner, evaluate, and write the card"
     )
     command.add_argument("--folder", type=Path, required=True, help="output folder for the model")
-    command.add_argument("--first", type=Path, help="folder of the encoder to which this one is added as the second")
+    command.add_argument(
+        "--first", type=Path, help="folder of the first encoder, if the exported one is to be the second of a pair"
+    )
     command.set_defaults(command=_ship)
     command = commands.add_parser(
         "calibration", help="compare an exported judge's scores with the share of claims that are supported"

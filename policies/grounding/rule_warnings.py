@@ -47,7 +47,7 @@ def _llm(rules: GroundingRules, facts: GatewayFacts) -> Iterator[RuleWarning]:
     if rules.contradiction_action == "correct" and facts.llm_fault is not None:
         yield _warning(
             "contradiction_action",
-            f"No LLM judge can write corrections ({facts.llm_fault}), so action_on_violation decides about each "
+            f"No LLM judge can write corrections ({facts.llm_fault}), so action_on_violation applies to each "
             "contradicted claim. Set GROUNDLANE_LLM_JUDGE_MODEL.",
         )
     if rules.llm_grounding_check and (fault := facts.llm_model_fault(rules.llm_grounding_model)) is not None:

@@ -41,7 +41,8 @@ class GroundingRules(Rules):
     abstention_response: Text | None = Field(None, description="Text sent in place of a blocked reply")
     min_answer_relevance: Share | None = Field(
         None,
-        description="Minimum share of the question's content that the reply covers; null: not measured, 0: reported",
+        description="Minimum share of the question's content that the reply covers; null: not measured, "
+        "0: measured but not enforced",
     )
     report_completeness: bool = Field(
         False, description="Report the parts of the question that the documents answer but the reply does not"
@@ -60,10 +61,13 @@ class GroundingRules(Rules):
     llm_grounding_phase: Literal["mid_execution", "after_workflow", "both"] = Field(
         "mid_execution", description="Phase whose decision uses the LLM judge's score"
     )
-    entailment_threshold: Share = Field(0.7, description="Minimum probability at which a claim is supported")
+    entailment_threshold: Share = Field(
+        0.7, description="Minimum probability of support for a claim to count as supported"
+    )
     contradiction_threshold: Share = Field(
         0.7,
-        description="Minimum probability at which a claim is contradicted, if support is less probable",
+        description="Minimum probability of contradiction for a claim to count as contradicted; it must also exceed "
+        "the probability of support",
     )
     max_unverifiable_ratio: Share = Field(0.5, description="Maximum share of unverifiable claims")
     contradiction_action: Literal["flag", "block", "correct"] = Field(
@@ -73,7 +77,8 @@ class GroundingRules(Rules):
     )
     max_regenerations: Regenerations = Field(
         0,
-        description="Maximum number of times a reply is regenerated from a failed sentence, one upstream call each",
+        description="Maximum number of times a reply is regenerated from a failed sentence; each time costs one "
+        "upstream call",
     )
     unverifiable_action: Literal["flag", "block", "strip"] = Field(
         "flag",
@@ -86,8 +91,8 @@ class GroundingRules(Rules):
     )
     min_coverage: Share = Field(
         0.0,
-        description="Minimum share of the reply's letters and digits that are judged or state nothing; decided at the "
-        "end",
+        description="Minimum share of the reply (letters and digits) that is judged or makes no claim; checked at "
+        "the end",
     )
     reasoning_action: Literal["pass", "drop", "judge"] = Field(
         default_factory=_default_reasoning_action,
@@ -113,15 +118,15 @@ class GroundingRules(Rules):
     )
     score_source: Literal["judge", "reported", "retrieval"] = Field(
         "judge",
-        description="Scores to check against min_grounding_score: from the judge (from the caller if the reply isn't "
-        "judged), from the caller (reported), or the documents' relevance scores (retrieval)",
+        description="Scores to check against min_grounding_score. judge: the judge's scores, or the caller's if the "
+        "reply isn't judged; reported: the caller's scores; retrieval: the documents' relevance scores",
     )
     require_valid_citations: bool = Field(
         False,
         description="A citation of an unknown document, or of one that does not support its sentence, is a violation",
     )
     on_block: Literal["replace", "error"] = Field(
-        "replace", description="Sent to the client instead of a blocked reply: a text or an error"
+        "replace", description="What the client receives instead of a blocked reply: a text (replace) or an error"
     )
     on_judge_unavailable: Literal["allow", "block"] = Field(
         "allow", description="Action on a reply with documents if no judge is available"

@@ -18,7 +18,7 @@ class RetrievalRules(Rules):
 
     relevance_scale: Literal["unit", "any"] = Field(
         "unit",
-        description="Range of relevance scores: from 0 to 1, or any numbers, such as BM25 scores or dot products",
+        description="Range of relevance scores. unit: 0 to 1; any: any number, such as a BM25 score or a dot product",
     )
     min_relevance_score: float = Field(0.7, description="Minimum relevance score; an equal score passes")
     max_source_age_days: Count = Field(90, description="Maximum document age in days; an equal age passes")

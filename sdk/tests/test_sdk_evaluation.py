@@ -30,8 +30,8 @@ def test_unsupported_claims_are_named(evaluator: Evaluator) -> None:
     with pytest.raises(AssertionError) as failure:
         check_grounded(evaluator, f"{TRUE} {FALSE} {UNKNOWN}", [DOCUMENT], score=0.9)
     message = str(failure.value)
-    assert message.startswith("1 of 3 claims are supported (score 0.33, wanted 0.90):\n  contradicted, ")
-    assert f": {FALSE}\n    nearest passage, of 'doc-1': {DOCUMENT}" in message
+    assert message.startswith("1 of 3 claims are supported (score 0.33, expected at least 0.90):\n  contradicted, ")
+    assert f": {FALSE}\n    nearest passage, in 'doc-1': {DOCUMENT}" in message
 
 
 def test_short_answer_is_judged_with_its_question(evaluator: Evaluator) -> None:
@@ -143,4 +143,4 @@ def test_pytest_plugin_works_in_a_separate_project(tmp_path: Path) -> None:
         timeout=120,
     )
     assert "1 failed, 1 passed" in ended.stdout, ended.stdout
-    assert "0 of 1 claims are supported (score 0.00, wanted 1.00):" in ended.stdout
+    assert "0 of 1 claims are supported (score 0.00, expected at least 1.00):" in ended.stdout

@@ -12,7 +12,7 @@ FACTS = GatewayFacts(serves=lambda model: model.startswith("gpt-"))
 def test_unserved_model_is_warned_of(category: str) -> None:
     found = policy_warnings(category, parse_rules(category, {}), ["gpt-4o", "claude-*"], FACTS)
     assert found == (
-        RuleWarning(loc=("scope", "models"), msg="No upstream serves 'claude-*', so no request matches it."),
+        RuleWarning(loc=("scope", "models"), msg="No upstream serves 'claude-*', so this entry matches no requests."),
     )
     assert policy_warnings(category, parse_rules(category, {}), ["claude-*"], GatewayFacts()) == ()
 

@@ -139,11 +139,11 @@ def utc(time: datetime) -> datetime:
     """Convert ``time`` to UTC. Raises ValueError if ``time`` has no time zone, or is out of range in UTC (the last
     hours of 9999)."""
     if time.tzinfo is None:
-        raise ValueError("expected a time zone")
+        raise ValueError("the time must include a time zone, such as Z")
     try:
         return time.astimezone(UTC)
     except OverflowError:
-        raise ValueError("time out of range") from None
+        raise ValueError("the time is out of range") from None
 
 
 def page(items: Sequence[Any], next_cursor: str | None) -> dict[str, Any]:

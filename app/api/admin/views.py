@@ -157,6 +157,6 @@ def share_lifetime(resources: Resources, hours: int) -> timedelta:
     detail = (
         f"must be at most {most} (GROUNDLANE_SHARE_MAX_HOURS)"
         if most
-        else "GROUNDLANE_SHARE_MAX_HOURS=0 disables links"
+        else "links to traces are disabled (GROUNDLANE_SHARE_MAX_HOURS is 0)"
     )
     raise InvalidAdminRequestError(f"hours: {detail}", errors=[{"loc": ["hours"], "msg": detail}])

@@ -52,7 +52,7 @@ _DOUBTS = {
     "evidence_from_tools": "tool results would count as evidence",
     "consistency": "claims would be compared with each other",
     "answer": "the reply would be compared with the question",
-    "corrections": "a correction would be needed, and none was judged",
+    "corrections": "a correction would be needed, but none was judged",
     "standings": "it isn't known which text would be left unjudged",
     "conflicts": "documents would be compared with each other",
     "injected_instructions": "documents would be searched for instructions, but their texts weren't logged",

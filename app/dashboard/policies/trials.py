@@ -55,7 +55,9 @@ async def enforce_in_place(
         raise PreconditionError(f"policy {trial_id!r} is at version {trial.version}, not {expected}")
     policies = {each.id: each for each in await replaceable(store, trial)}
     if policy_id not in policies:
-        raise ConflictError(f"{trial.name!r} isn't a shadow policy with the category and scope of an enforced policy")
+        raise ConflictError(
+            f"{trial.name!r} must be in shadow mode and have the category and scope of an enforced policy"
+        )
     draft = PolicyDraft(**asdict(policies[policy_id].draft()) | {"rules": complete_rules(trial)})
     saved = await store.replace(policy_id, draft, expected=expected_policy)
     await store.delete(trial_id, expected=expected)

@@ -107,7 +107,7 @@ class MessageDecoder:
             yield from self._let_by(raw, self._unknown(raw, name_of(kind)))
         else:
             if self._needs_start and kind not in ("message_start", "error"):
-                raise UpstreamConnectError("The upstream's reply does not begin a message.")
+                raise UpstreamConnectError("The upstream's reply does not start with message_start.")
             yield from self.settle(goes_on=kind == "content_block_start" and block_of(event).get("type") == "text")
             yield from read(self, raw, event)
 

@@ -94,7 +94,7 @@ def _alignscore(source: ModelSource, form: PairForm) -> Callable[[Mapping[str, A
     except UnpicklingError as error:
         raise JudgeUnavailableError(
             f"{form.file} contains objects besides weights, and reading them could run code; "
-            "save it again with nothing but its 'state_dict'"
+            "save it again with only its 'state_dict'"
         ) from error
     source.check_complete(modules.load_state_dict(checkpoint["state_dict"], strict=False).missing_keys)
     modules = source.prepare(modules)

@@ -97,7 +97,7 @@ class GroundlaneProtocol:
         except msgspec.ValidationError:
             calls = None
         if calls is None or not all(map(_is_plausible, calls)):
-            raise JudgeError("the calls to services do not have the documented form")
+            raise JudgeError("calls: expected a list of LLM calls")
         return calls
 
     def model_changed(self, answer: Any) -> bool:

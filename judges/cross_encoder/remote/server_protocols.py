@@ -96,7 +96,7 @@ class TextEmbeddingsInferenceProtocol:
     def _logits(self, row: Any) -> list[float]:
         by_name = {str(one.get("label")): one.get("score") for one in objects(row)}
         if len(row) != len(self.names) or by_name.keys() != set(self.names):
-            raise JudgeError(f"unexpected labels in the response: {sorted(by_name)}, not {sorted(self.names)}")
+            raise JudgeError(f"unexpected labels in the response: {sorted(by_name)}; expected {sorted(self.names)}")
         return [number(by_name[name]) for name in self.names]
 
 

@@ -166,10 +166,10 @@ class LynxForm:
             text = text.removesuffix("```").partition("\n")[2].strip()
         scores = list(_SCORE.finditer(text)) if answer.complete and text.startswith("{") else []
         if not scores or scores[-1]["end"] is None:
-            raise UnreadableAnswerError("the answer is not JSON that ends with a SCORE")
+            raise UnreadableAnswerError("the answer is not a JSON object that ends with a SCORE")
         words = {score[1].upper() for score in scores}
         if len(words) > 1:  # The reasoning may quote a document that contains a score.
-            raise UnreadableAnswerError("the answer has two SCOREs")
+            raise UnreadableAnswerError("the answer has two different SCOREs")
         (word,) = words
         chosen = answer.probability_of(word)
         # The model writes the likelier word, so if it has written FAIL, PASS can't be likelier.

@@ -64,7 +64,7 @@ class GoogleToken:
         wanted = ("client_email", "private_key")
         if not isinstance(account, dict) or not all(isinstance(account.get(name), str) for name in wanted):
             raise JudgeUnavailableError(
-                f"{self._name}: the key is not a service account's key: expected JSON with {' and '.join(wanted)}"
+                f"{self._name}: the key is not a service account key: expected JSON with {' and '.join(wanted)}"
             )
         return account
 

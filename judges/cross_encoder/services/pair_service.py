@@ -91,7 +91,7 @@ class PairService(ABC):
     @property
     def fault(self) -> str | None:
         """One line that says why the service cannot be called and what to do about it; None if it can be called."""
-        return f"{self.name}: no key; {self.key_help}" if not self._key_source() else None
+        return f"{self.name}: no API key; {self.key_help}" if not self._key_source() else None
 
     @abstractmethod
     async def request(self, evidence: str, claim: str, fetch: Fetch) -> ServiceRequest:
@@ -105,7 +105,7 @@ class PairService(ABC):
     def _key(self) -> str:
         key = self._key_source()
         if not key:
-            raise JudgeUnavailableError(f"{self.name}: no key; {self.key_help}")
+            raise JudgeUnavailableError(f"{self.name}: no API key; {self.key_help}")
         return key
 
     def _option(self, name: str, meaning: str) -> str:

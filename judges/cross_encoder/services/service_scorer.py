@@ -133,7 +133,7 @@ class ServiceScorer:
         service, claim = self._service, one_line(claim)
         if len(claim) > service.max_claim_chars or len(evidence) > service.max_evidence_chars:
             raise JudgeError(
-                f"{self.name} accepts claims of {service.max_claim_chars} characters and evidence of "
+                f"{self.name} accepts claims of up to {service.max_claim_chars} characters and evidence of up to "
                 f"{service.max_evidence_chars}; got {len(claim)} and {len(evidence)}"
             )
         async with self._slots:

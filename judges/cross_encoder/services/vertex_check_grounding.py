@@ -85,7 +85,9 @@ class VertexCheckGroundingService(PairService):
             cited = [_at(chunks, index) for claim in claims for index in claim.get("citationIndices", [])]
             return {_at(owners, int(chunk["source"])) for chunk in cited}
         except (TypeError, ValueError, LookupError, OverflowError):
-            raise UnreadableAnswerError(f"{self.name}: a citation does not name a fact of the request") from None
+            raise UnreadableAnswerError(
+                f"{self.name}: a citation refers to a fact that is not in the request"
+            ) from None
 
 
 def _at(items: Any, index: int) -> Any:

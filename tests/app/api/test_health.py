@@ -107,7 +107,7 @@ async def test_readiness_names_each_component() -> None:
         (Parts(judge_stalled_s=40.0), 200, "degraded", "judge", "embedded has not answered for 40 s"),
         (Parts(judge_error="no such folder"), 200, "degraded", "judge", "no such folder"),
         (Parts(database_error=AWAY), 200, "degraded", "database", "connection refused"),
-        (Parts(database_error=TimeoutError()), 200, "degraded", "database", "no answer in time"),
+        (Parts(database_error=TimeoutError()), 200, "degraded", "database", "the database did not respond in time"),
         (
             Parts(database_error=AWAY, durability=EventDurability.SYNC),
             503,
@@ -120,7 +120,7 @@ async def test_readiness_names_each_component() -> None:
             503,
             "unavailable",
             "database",
-            "no answer in time",
+            "the database did not respond in time",
         ),
         (Parts(policies_ready=False), 503, "unavailable", "policies", "not loaded"),
         (Parts(unreadable={"p9": "?", "p3": "?"}), 200, "degraded", "policies", "2 loaded; unreadable: p3, p9"),

@@ -69,7 +69,7 @@ def test_key_is_limited_to_its_models(models: tuple[str, ...], model: str | None
     if allowed:
         key(models=models).check_model(model)
         return
-    with pytest.raises(KeyLimitError, match=model or "names none") as caught:
+    with pytest.raises(KeyLimitError, match=model or "doesn.t name one") as caught:
         key(models=models).check_model(model)
     assert (caught.value.status, caught.value.code, caught.value.param) == (403, "model_not_allowed", "model")
 

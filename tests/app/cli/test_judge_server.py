@@ -34,7 +34,7 @@ def test_judge_is_served_until_stopped(tmp_path: Path) -> None:
         ("none", 2, "Error: GROUNDLANE_JUDGE: the judge server can't serve 'none': use 'http:' and 'none' only on"),
         ("embedded then http://judge if uncertain", 2, "Error: GROUNDLANE_JUDGE: the judge server can't serve"),
         ("embedded then preset:vectara", 2, "Error: GROUNDLANE_JUDGE: judge 'embedded then preset:vectara': expected"),
-        ("preset:vectara", 1, "Error: GROUNDLANE_JUDGE: preset:vectara: no key; set GROUNDLANE_VECTARA_API_KEY"),
+        ("preset:vectara", 1, "Error: GROUNDLANE_JUDGE: preset:vectara: no API key; set GROUNDLANE_VECTARA_API_KEY"),
         ("hhem-2.1-open", 2, "Error: GROUNDLANE_JUDGE: judge 'hhem-2.1-open': did you mean 'preset:hhem-2.1-open'?"),
         ("preset:minichek", 2, "Error: GROUNDLANE_JUDGE: unknown preset 'minichek'"),
         ("preset:minicheck-roberta-large?model=/none", 1, "Error: GROUNDLANE_JUDGE: "),

@@ -23,7 +23,7 @@ class _Model(BaseModel, extra="forbid"):
     [
         (Annotated[str, Field(min_length=1)], "", "Must have at least 1 character"),
         (Annotated[str, Field(max_length=2)], "abc", "Must have at most 2 characters"),
-        (Annotated[str, Field(pattern="^a$")], "b", "Has a format or characters that aren't allowed"),
+        (Annotated[str, Field(pattern="^a$")], "b", "Contains invalid characters or has the wrong format"),
         (int, "many", "Must be a valid integer"),
         (float, "0,5", "Must be a valid number"),
         (bool, "perhaps", "Must be a valid boolean"),

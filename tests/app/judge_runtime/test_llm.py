@@ -241,7 +241,7 @@ async def test_other_checks_run_without_a_key() -> None:
     found = decision(made, "GROUNDING_CITATIONS")
     assert found.metadata["warnings"] == [
         "Citations (0) below minimum (1)",
-        "LLM grounding check skipped: no key is configured for openai",
+        "LLM grounding check skipped: no API key is configured for openai",
     ]
 
 

@@ -41,7 +41,7 @@ def test_huge_logits_do_not_overflow() -> None:
     [
         ({"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}, 3, "LABEL_|label_0"),
         ({}, 3, "expected one logit"),
-        ({"0": "entailment", "1": "neutral"}, 3, "names 2 labels, the model has 3"),
+        ({"0": "entailment", "1": "neutral"}, 3, "names 2 labels, but the model has 3"),
         ({"1": "entailment", "2": "neutral"}, 2, "expected one logit"),
     ],
 )

@@ -92,10 +92,10 @@ def test_llm_errors_warn_and_never_block(skipped: str) -> None:
 
 @pytest.mark.parametrize("skipped", ["no_key", "unknown_model"])
 def test_missing_llm_is_mentioned_and_other_checks_apply(skipped: str) -> None:
-    score = LlmScore(request=REQUEST, skipped=skipped, detail="no key is configured for openai")
+    score = LlmScore(request=REQUEST, skipped=skipped, detail="no API key is configured for openai")
     decision = decided(score)[Phase.MID_EXECUTION]
     assert decision.action is Action.ALLOW
-    assert decision.metadata["warnings"] == ["LLM grounding check skipped: no key is configured for openai"]
+    assert decision.metadata["warnings"] == ["LLM grounding check skipped: no API key is configured for openai"]
 
 
 def test_mention_is_added_to_other_violations() -> None:

@@ -108,13 +108,17 @@ class ConnectionFault:
 
 
 CONNECTION_FAULTS = (
-    ConnectionFault(id="refused", about="the port is closed", detail="Connect call failed"),
-    ConnectionFault(id="unknown-name", about="its host name doesn't resolve", detail="upstream.invalid"),
-    ConnectionFault(id="self-signed", about="its certificate is self-signed", detail="self-signed certificate"),
-    ConnectionFault(id="expired", about="its certificate has expired", detail="certificate has expired"),
-    ConnectionFault(id="wrong-host", about="its certificate is for a different host", detail="IP address mismatch"),
-    ConnectionFault(id="no-tls", about="it doesn't support TLS", detail="SSL"),
-    ConnectionFault(id="silent-tls", about="it doesn't respond to the TLS handshake", detail="Timeout"),
+    ConnectionFault(id="refused", about="the upstream's port is closed", detail="Connect call failed"),
+    ConnectionFault(id="unknown-name", about="the upstream's host name doesn't resolve", detail="upstream.invalid"),
+    ConnectionFault(
+        id="self-signed", about="the upstream's certificate is self-signed", detail="self-signed certificate"
+    ),
+    ConnectionFault(id="expired", about="the upstream's certificate has expired", detail="certificate has expired"),
+    ConnectionFault(
+        id="wrong-host", about="the upstream's certificate is for a different host", detail="IP address mismatch"
+    ),
+    ConnectionFault(id="no-tls", about="the upstream doesn't support TLS", detail="SSL"),
+    ConnectionFault(id="silent-tls", about="the upstream doesn't respond to the TLS handshake", detail="Timeout"),
 )
 
 
@@ -145,7 +149,7 @@ DATABASE_FAULTS = (
         id="database-silent",
         about="PostgreSQL accepts data but doesn't respond",
         client="`batched`: normal service. `sync`: the end of a reply waits up to 10 s, then the journal is used.",
-        seen="As above; `/readyz`: `no answer in time`",
+        seen="As above; `/readyz`: `the database did not respond in time`",
         kept="As above.",
         test="test_database.py::test_unavailable_server",
     ),

@@ -111,7 +111,7 @@ class JudgeProcess:
 
     def leave_to_parent(self) -> None:
         """Detach from the judge process after a fork, because only the parent may use or end it."""
-        self._ended = "The judge process belongs to the parent of this process."
+        self._ended = "The judge process belongs to the parent process. It can't be used after a fork."
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:
                 stream.close()

@@ -147,13 +147,13 @@ def _quoted(output: str, unjudged: Sequence[UnjudgedPart]) -> list[str]:
 
 def _explained(result: EvaluationResult, score: float) -> str:
     lines = [f"{sum(claim.accepted for claim in result.claims)} of {len(result.claims)} claims are supported"]
-    lines[0] += f" (score {result.score:.2f}, wanted {score:.2f}):"
+    lines[0] += f" (score {result.score:.2f}, expected at least {score:.2f}):"
     for claim in result.claims:
         if not claim.accepted:
             confidence = "not judged" if claim.confidence is None else f"{claim.confidence:.2f}"
             lines.append(f"  {claim.label}, {confidence}: {claim.text}")
             if claim.passage is not None:
-                lines.append(f"    nearest passage, of {claim.passage.document_id!r}: {claim.passage.content:.200}")
+                lines.append(f"    nearest passage, in {claim.passage.document_id!r}: {claim.passage.content:.200}")
     return "\n".join(lines)
 
 

@@ -181,7 +181,7 @@ class Guard:
         mine = refused and isinstance(error, GatewayStatusError) and error.status not in _NOT_CALLERS_FAULT
         if self.on_error == "closed" or mine:
             raise error
-        _log.warning("not checked, delivered anyway (on_error=open): %s", error)
+        _log.warning("delivered without a check (on_error=open): %s", error)
         return Verdict(blocked=False, reason=f"not checked: {error}", error=error)
 
     def _ruled(self, result: CheckResult) -> Verdict:
@@ -191,8 +191,8 @@ class Guard:
         if (result.verdict or "not_checked") == "not_checked":
             closed = self.on_error == "closed"
             if not closed:
-                _log.warning("not checked, delivered anyway (on_error=open): the gateway has no judge")
-            return Verdict(blocked=closed, reason="there is no judge", result=result)
+                _log.warning("delivered without a check (on_error=open): no judge is available")
+            return Verdict(blocked=closed, reason="no judge is available", result=result)
         if result.contradicted_count and self.block_on != "never":
             reason = f"{result.contradicted_count} of {result.total_claims} claims contradicted"
             repairable = self.block_on == "contradicted" or _only_contradicted(result)

@@ -68,7 +68,7 @@ class GroundednessChecker:
         if max_claims is not None and max_claims < 1:
             raise ValueError(f"max_claims must be 1 or more, not {max_claims}")
         if not 0 <= trust_threshold <= 1:
-            raise ValueError(f"trust_threshold must be 0 to 1, not {trust_threshold}")
+            raise ValueError(f"trust_threshold must be between 0 and 1, not {trust_threshold}")
         if policy is not None and (options or max_claims is not None):
             raise ValueError("policy cannot be combined with options or max_claims, because a policy has its own rules")
         self.max_claims, self.block_contradicted, self.trust_threshold = max_claims, block_contradicted, trust_threshold

@@ -192,7 +192,7 @@ class GroundlaneGuardrail(CustomGuardrail):
         except GroundlaneError as error:
             if self._guard.on_error == "closed" or isinstance(error, GatewayStatusError):
                 raise _unavailable(error) from error
-            _log.warning("retrieval policies not applied, all documents kept (fail_open): %s", error)
+            _log.warning("retrieval policies were not applied, and all documents were kept (fail_open): %s", error)
             return
         if refused:
             raise _violation(refused[min(refused)])

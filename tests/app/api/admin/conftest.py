@@ -54,7 +54,7 @@ async def resources(
             facts=GatewayFacts(
                 serves=lambda model: model != "nobody-7b",
                 llm_fault="no model is configured",
-                llm_model_fault=lambda model: "no key is configured for openai",
+                llm_model_fault=lambda model: "no API key is configured for openai",
             ),
         )
         await events.aclose()

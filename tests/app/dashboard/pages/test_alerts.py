@@ -36,7 +36,7 @@ def test_destination_is_created_without_showing_its_secrets(secretive: tuple[Gat
     assert made.keys() == {"id", "name", "kind", "created_at", "updated_at"}
     tested = client.post(f"/dashboard/alerts/destinations/{made['id']}/test", data={})
     assert tested.status_code == 502
-    assert "The test message was not delivered: not reachable" in tested.text
+    assert "The test message was not delivered: cannot reach the host" in tested.text
     assert "very-secret" not in tested.text
     assert gateway.admin.post(f"/alerts/destinations/{made['id']}/test", json={}).json()["delivered"] is False
 

@@ -69,7 +69,7 @@ def test_judge_without_a_key_is_named_and_the_others_continue(run: Run) -> None:
     assert result.code == 1
     *incomplete, embedded = json.loads(result.out)["judges"]
     for missing in incomplete:
-        assert "no key; set GROUNDLANE_VECTARA_API_KEY" in missing["fault"]
+        assert "no API key; set GROUNDLANE_VECTARA_API_KEY" in missing["fault"]
         assert missing["balanced_accuracy"]["value"] is None
     assert (embedded["fault"], embedded["cases"]) == (None, 4)
 

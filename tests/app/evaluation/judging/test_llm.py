@@ -163,7 +163,7 @@ async def test_failed_call_fails_the_case_and_is_not_cached(tmp_path: Path) -> N
 
 
 async def test_run_does_not_start_without_a_key() -> None:
-    with pytest.raises(JudgeMissingError, match="no key is configured for openai"):
+    with pytest.raises(JudgeMissingError, match="no API key is configured for openai"):
         async with asking(JudgeKind.LLM, Chat(), key=None):
             pass
 

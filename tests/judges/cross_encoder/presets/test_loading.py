@@ -143,7 +143,7 @@ class TestWrongModels:
         message = await refusal(f"preset:alignscore-base?model={folder}&base={base}")
         assert message == (
             "preset:alignscore-base(model): AlignScore-base.ckpt contains objects besides weights, and reading them "
-            "could run code; save it again with nothing but its 'state_dict'"
+            "could run code; save it again with only its 'state_dict'"
         )
 
     async def test_architecture_unknown_to_the_library_is_an_error(self, tmp_path: Path) -> None:

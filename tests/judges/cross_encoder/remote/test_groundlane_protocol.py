@@ -78,7 +78,7 @@ async def test_cascade_reports_the_deciding_judge_and_its_costs() -> None:
             with pytest.MonkeyPatch.context() as patch:
                 for name, value in odd.items():
                     patch.setattr(Cascade, name, value)
-                with pytest.raises(JudgeError, match=r"must be the position|do not have the documented form"):
+                with pytest.raises(JudgeError, match=r"must be the position|expected a list of LLM calls"):
                     await scorer.score(PAIRS[:1])
 
 
@@ -186,7 +186,7 @@ def test_rounded_probabilities_are_accepted() -> None:
 def test_impossible_usage_is_rejected(usage: dict[str, Any]) -> None:
     protocol = groundlane_protocol({"model": "m", "max_tokens": 9, "max_batch": 1})
     call = {"mode": "judge", "model": "m", "outcome": "ok", "cost_usd": 0.1} | usage
-    with pytest.raises(JudgeError, match="do not have the documented form"):
+    with pytest.raises(JudgeError, match="expected a list of LLM calls"):
         protocol.calls({"calls": [call]})
 
 

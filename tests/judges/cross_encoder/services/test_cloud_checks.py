@@ -188,7 +188,7 @@ async def test_pause_beyond_the_time_limit_is_an_overload_and_stops_further_requ
 async def test_claims_and_evidence_beyond_the_documented_limits_are_not_sent(check: Check) -> None:
     server = check.standin()
     async with opened(check, server) as scorer:
-        with pytest.raises(JudgeError, match="accepts claims of"):
+        with pytest.raises(JudgeError, match="accepts claims of up to"):
             await scorer.score([(EVIDENCE, "word " * 5_000)])
         assert server.requests == []
         longest = "word " * (scorer.max_tokens - 1000)
@@ -262,7 +262,9 @@ async def test_missing_key_says_what_to_set_and_may_be_added_later(check: Check)
     server = check.standin()
     access = ServiceAccess(keys=lambda _name: keys.get("any"), transport=server.transport)
     scorer = open_service(find_preset(check.kind), check.options, access)
-    with pytest.raises(JudgeUnreachableError, match=f"no key; set {check.setting}, or store it as the secret") as fault:
+    with pytest.raises(
+        JudgeUnreachableError, match=f"no API key; set {check.setting}, or store it as the secret"
+    ) as fault:
         await scorer.start()
     assert "\n" not in str(fault.value)
     keys["any"] = "the-key"
@@ -270,8 +272,8 @@ async def test_missing_key_says_what_to_set_and_may_be_added_later(check: Check)
     assert (await scorer.score([(EVIDENCE, SAID)]))[0].entailed == pytest.approx(check.good, abs=1e-4)
     assert scorer.fault is None
     keys.clear()
-    assert f"no key; set {check.setting}" in str(scorer.fault)
-    with pytest.raises(JudgeUnavailableError, match="no key"):
+    assert f"no API key; set {check.setting}" in str(scorer.fault)
+    with pytest.raises(JudgeUnavailableError, match="no API key"):
         await scorer.score([(EVIDENCE, SAID)])
     await scorer.aclose()
 
@@ -363,7 +365,7 @@ async def test_vertex_citation_must_name_a_window(index: Any, source: Any) -> No
     claim = {"score": 0.9, "citationIndices": [index]}
     answer = httpx.Response(200, text=json.dumps({"citedChunks": [{"source": source}], "claims": [claim]}))
     async with opened(CHECKS[2], Vertex(script=[answer])) as scorer:
-        with pytest.raises(JudgeError, match="does not name a fact of the request"):
+        with pytest.raises(JudgeError, match="refers to a fact that is not in the request"):
             await scorer.score([(EvidenceWindows(["A dog barks.", EVIDENCE, "Rain falls."]), SAID)])
 
 

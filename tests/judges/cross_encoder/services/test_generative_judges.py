@@ -146,7 +146,7 @@ async def test_lynx_scores_by_its_last_word_and_its_probability() -> None:
 
 async def test_lynx_without_a_score_is_an_error() -> None:
     async with opened("lynx-8b", Chat(read=lynx_pair, write=lambda _good: [{"PASS": 0.9}])) as scorer:
-        with pytest.raises(JudgeError, match="not JSON that ends with a SCORE"):
+        with pytest.raises(JudgeError, match="not a JSON object that ends with a SCORE"):
             await scorer.score([(EVIDENCE, SAID)])
 
 

@@ -74,8 +74,8 @@ async def test_access_token_is_used_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("{", "not a service account's key: expected JSON with client_email and private_key"),
-        ('{"client_email": "a"}', "not a service account's key"),
+        ("{", "not a service account key: expected JSON with client_email and private_key"),
+        ('{"client_email": "a"}', "not a service account key"),
         (account(private_key="secret"), "private key cannot be read"),
         (account(ec.generate_private_key(ec.SECP256R1())), "not an RSA key"),
     ],

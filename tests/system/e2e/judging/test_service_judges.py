@@ -129,7 +129,7 @@ def test_cascade_reports_a_missing_judge_and_continues(start_gateway: Start) -> 
     gateway = start_gateway(real_judge=True, judge="embedded then preset:vectara if uncertain")
     _, request_id = ask(gateway, stream=True, rules=ALLOW)
     assert [reason for _, _, reason, _ in verdicts(gateway, request_id)] == [None, None]
-    assert "no key; set GROUNDLANE_VECTARA_API_KEY" in gateway.trace(request_id).request["judge_fault"]
+    assert "no API key; set GROUNDLANE_VECTARA_API_KEY" in gateway.trace(request_id).request["judge_fault"]
     ready = httpx.get(f"http://127.0.0.1:{gateway.port}/readyz").json()
     assert ready["status"] == "degraded"
     assert "; judging only with embedded@" in ready["checks"]["judge"]["detail"]
@@ -159,7 +159,7 @@ def test_key_stored_as_a_secret_is_used_without_a_restart(
             secret_key="VkRRUzdqTkxyWkt0d2xVbHhRaGZ3SW9lY0ZnQmRnS1k=",
         )
         ready = httpx.get(f"http://127.0.0.1:{gateway.port}/readyz").json()
-        assert "no key; set GROUNDLANE_VECTARA_API_KEY, or store it as the secret 'vectara'" in str(ready)
+        assert "no API key; set GROUNDLANE_VECTARA_API_KEY, or store it as the secret 'vectara'" in str(ready)
         gateway.admin.put("/secrets/vectara", json={"value": "the-key"}).raise_for_status()
 
         def judged() -> bool | None:
