@@ -26,8 +26,8 @@ _CUT: Final = re.compile(
 
 def answer_relevance(question: str, claims: Sequence[ClaimVerdict]) -> float | None:
     """Return the weighted share (0 to 1) of the question's content words that occur in ``claims`` or in their evidence.
-    Return None if the question has no content words or the reply makes no claims, because a refusal, for example, isn't
-    irrelevant."""
+    Return None if the question has no content words or the reply makes no claims. A refusal, for example, makes no
+    claims, but that doesn't make it irrelevant."""
     weights = _weights(prepare(question[:_MAX_QUESTION_CHARS]))
     stated = [claim for claim in claims if claim.label is not Label.NOT_A_CLAIM]
     total = sum(weights.values())

@@ -8,7 +8,8 @@ from judges.types import Claim, Evidence, Probabilities, Sentence
 
 
 class JudgeError(Exception):
-    """A judge failed to answer. This is the base class of the errors below. None of them fails a user's request."""
+    """A judge failed to answer. This is the base class of the errors below. A user's request doesn't fail because of
+    them."""
 
 
 class JudgeUnavailableError(JudgeError):

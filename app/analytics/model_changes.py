@@ -12,8 +12,8 @@ from app.events.filters import EventFilter
 from app.events.sql_conditions import requests_matching
 
 _LEAST = 5
-"""A change is reported only if two numbers are at least this large: the model's requests in both periods, and the
-requests that its share of the traffic predicts for the time when it isn't used. If the second number is small, the
+"""A change is reported only if the model has at least this many requests in the two periods together, and would have
+had at least this many while it wasn't used, judging by its share of the traffic. With fewer expected requests, the
 model may be missing by chance."""
 
 Usage = Mapping[datetime, TokenTotals]

@@ -1,4 +1,5 @@
-"""The bootstrap admin token, which gives access to the admin API and the dashboard until other tokens exist."""
+"""The bootstrap admin token, which gives access to the admin API and the dashboard before other tokens exist, and later
+in emergencies: it also works while the database is unavailable."""
 
 import asyncio
 import hashlib

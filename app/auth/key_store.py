@@ -121,8 +121,8 @@ class KeyStore:
             return [_stored(row) for row in (await connection.execute(query)).all()]
 
     async def names(self, prefixes: Collection[str]) -> Mapping[str, str]:
-        """Return the names of the keys with these prefixes, by prefix. Deleted keys are left out. If several keys have
-        the same name, the key's prefix is appended to the name, in parentheses."""
+        """Return the names of the keys with these prefixes, by prefix. Unknown prefixes are left out. If several keys
+        have the same name, the key's prefix is appended to the name, in parentheses."""
         columns = api_keys.c
         query = select(columns.prefix, columns.name).where(columns.prefix.in_(prefixes)).order_by(columns.created_at)
         async with self._database.read() as connection:

@@ -80,8 +80,7 @@ class Lookahead:
         return max(at, min(end, limit))
 
     def skip(self, at: int, characters: frozenset[str], most: int) -> int:
-        """Return the first position from ``at`` that is not one of ``characters``, at most ``most`` characters
-        later."""
+        """Skip ``characters`` from ``at`` on, but no more than ``most`` of them. Return the position after them."""
         end = at
         while end - at < most and self.char(end) in characters:
             end += 1

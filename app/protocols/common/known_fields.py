@@ -72,8 +72,7 @@ _USUAL = frozenset(
 
 
 def is_beside_answer(kinds: Iterable[str]) -> bool:
-    """Return whether none of these kinds of content is part of the answer. Calls, their results and reasoning
-    aren't."""
+    """Return whether all of these kinds of content are outside the answer: calls, their results, or reasoning."""
     return all(kind in _BESIDE_THE_ANSWER or kind.endswith(_CALL_ENDS) for kind in kinds)
 
 
