@@ -115,7 +115,7 @@ class GatewayKey:
         """Check that the key allows ``collection``. ``path`` is the collection's path in the request. Raises
         KeyLimitError."""
         if self.collections and not _any(self.collections, collection):
-            raise self._collection_error(path, f"{path} is in {collection!r:.200}")
+            raise self._collection_error(path, f"{path} is in the collection {collection!r:.200}")
 
     def check_stored_documents(self, path: str) -> None:
         """Check that the key may use ``path`` (the part after ``/v1``). Raises KeyLimitError if the key is limited to
@@ -152,7 +152,8 @@ class GatewayKey:
         for index, document in enumerate(documents if self.collections else ()):
             if not self.permits(document, unnamed=unnamed):
                 path = path_of(index)
-                told = "has no collection" if document.collection is None else f"is in {document.collection!r:.200}"
+                name = document.collection
+                told = "has no collection" if name is None else f"is in the collection {name!r:.200}"
                 raise self._collection_error(path, f"{path} {told}")
 
 

@@ -71,7 +71,7 @@ def _text(text: Any, name: str, limits: Limits) -> str:
 
 def _sources(sources: Any, documents: Any, limits: Limits) -> Documents:
     if sources is not None and documents is not None:
-        raise InvalidRequestError("sources: give either sources or documents, not both.", param="sources")
+        raise InvalidRequestError("sources: use either sources or documents, not both.", param="sources")
     found = Documents(limits, prefix="doc" if sources is None else "source")
     if sources is None:
         found.take_all(documents)

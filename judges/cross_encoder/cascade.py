@@ -251,7 +251,7 @@ class CascadeScorer:
         now = asyncio.get_running_loop().time()
         if now >= self._quiet_until:
             self._quiet_until = now + _QUIET_S
-            log.warning("the first judge of the cascade decides: %s", error)
+            log.warning("the second judge of the cascade failed, so the first one decides: %s", error)
 
     async def _read_by_second(self, evidence: str, claim: str, known: Sequence[Probabilities] = ()) -> Probabilities:
         """Score a pair with the second judge. The windows are read together if the judge scores each of them as well,

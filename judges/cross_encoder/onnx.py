@@ -123,7 +123,7 @@ class OnnxScorer:
         if cut := sum(not model.encoder.fits(*pair) for pair in pairs):
             self.pairs_cut += cut
             log.warning(
-                "%d of %d pairs truncated to the %d tokens of %s",
+                "%d of %d pairs were truncated to %d tokens, the limit of %s",
                 cut,
                 len(pairs),
                 model.encoder.max_tokens,

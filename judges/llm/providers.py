@@ -64,4 +64,4 @@ def resolve(model: str, endpoints: Mapping[str, Endpoint]) -> tuple[Endpoint, st
     for beginning, provider in _BY_NAME:
         if beginning.match(model) and provider in endpoints:
             return endpoints[provider], model
-    raise UnknownLlmError(f"no provider is known for the model {model!r}")
+    raise UnknownLlmError(f"cannot determine the provider of the model {model!r}")

@@ -71,7 +71,7 @@ def change(
 
     values = {name: value for name, value in (("limit", limit), ("uncounted", uncounted)) if value is not None}
     if not values:
-        raise UsageError("nothing to change: give --limit or --uncounted")
+        raise UsageError("nothing to change: use --limit or --uncounted")
     changes = _checked(BudgetPatch, values).model_dump(exclude_unset=True)
     changed = with_database(
         load_settings().database_url, lambda database: BudgetStore(database).change(budget, changes)

@@ -89,7 +89,7 @@ def _output(value: Any) -> str:
 
 def _documents(context: Any, documents: Any) -> tuple[Chunk, ...]:
     if context is not None and documents is not None:
-        raise InvalidRequestError("context: give either context or documents, not both.", param="context")
+        raise InvalidRequestError("context: use either context or documents, not both.", param="context")
     if context is None:
         found = Documents(_LIMITS)
         found.take_all(documents)

@@ -175,7 +175,7 @@ class CachedEvidenceScorer:
         claim = model.encode(text)
         if len(claim) > model.claim_tokens:
             self.pairs_cut += 1
-            log.warning("claim truncated to the %d tokens of %s", model.claim_tokens, self._label)
+            log.warning("a claim was truncated to %d tokens, the limit of %s", model.claim_tokens, self._label)
         return claim[: model.claim_tokens]
 
     async def _states_of(self, model: _Model, windows: Sequence[Tokens], threads: Executor) -> dict[Tokens, States]:

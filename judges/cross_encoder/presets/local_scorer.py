@@ -159,7 +159,13 @@ class LocalScorer(ThreadedScorer):
         except Exception as error:  # Any error from torch.
             raise JudgeError(f"{self.name}: prediction failed: {_first_line(error)}") from error
         if cut := model.pairs_cut - before:
-            log.warning("%d of %d pairs shortened to the %d tokens of %s", cut, len(pairs), model.max_tokens, self.name)
+            log.warning(
+                "%d of %d pairs were shortened to %d tokens, the limit of %s",
+                cut,
+                len(pairs),
+                model.max_tokens,
+                self.name,
+            )
         return [scores[place] for place in range(len(pairs))]
 
     def _batches(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[int]]:

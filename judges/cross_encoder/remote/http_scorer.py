@@ -227,7 +227,9 @@ class HttpScorer:
         long = sum(self._longest(evidence) + self._count(claim) > server.max_tokens for evidence, claim in pairs)
         if long:
             self.pairs_cut += long
-            log.warning("%d of %d pairs may exceed the %d tokens of %s", long, len(pairs), server.max_tokens, self.name)
+            log.warning(
+                "%d of %d pairs may exceed %d tokens, the limit of %s", long, len(pairs), server.max_tokens, self.name
+            )
 
     def _longest(self, evidence: str) -> int:
         """Return the number of tokens in the longest text that the model reads. A model that fuses windows reads each

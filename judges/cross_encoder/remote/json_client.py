@@ -93,7 +93,7 @@ class JsonClient:
                 answer = await self._post_with_retries(path, content, sent, limit.when() or 0.0)
         except TimeoutError:
             self._may_retry = False
-            raise JudgeUnreachableError(f"{path}: no response in time") from None
+            raise JudgeUnreachableError(f"{path}: the server did not respond in time") from None
         self._may_retry = True
         return _parse(answer, path)
 
@@ -149,7 +149,9 @@ class JsonClient:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise JudgeUnreachableError(f"cannot connect to {self._base} ({type(error).__name__})") from error
         except httpx.TimeoutException as error:
-            raise JudgeUnreachableError(f"{path}: no response in time ({type(error).__name__})") from error
+            raise JudgeUnreachableError(
+                f"{path}: the server did not respond in time ({type(error).__name__})"
+            ) from error
         except httpx.HTTPError as error:
             raise JudgeError(f"{path}: {type(error).__name__}") from error
 

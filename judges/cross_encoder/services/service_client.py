@@ -114,7 +114,7 @@ class ServiceClient:
                 async with asyncio.timeout_at(until):
                     response, body = await self._exchange(request)
             except (TimeoutError, httpx.TimeoutException):
-                raise NoResponseError(f"{name}: no response in time") from None
+                raise NoResponseError(f"{name}: the service did not respond in time") from None
             except httpx.TransportError as error:
                 fault: JudgeError = JudgeUnreachableError(f"{name}: {type(error).__name__}")
             else:

@@ -80,7 +80,7 @@ def test_key_is_limited_to_its_models(models: tuple[str, ...], model: str | None
         ((), [None, "hr"], None),
         (("kb",), [], None),
         (("kb", "faq-*"), ["kb", "faq-2026"], None),
-        (("kb",), ["kb", "hr"], "documents\\[1\\] is in 'hr'"),
+        (("kb",), ["kb", "hr"], "documents\\[1\\] is in the collection 'hr'"),
         (("kb",), ["kb", None], "documents\\[1\\] has no collection"),
     ],
 )

@@ -137,7 +137,7 @@ async def test_truncated_input_is_logged_and_counted(folder: Path, caplog: pytes
     await scorer.aclose()
     assert len(results) == 2
     assert scorer.pairs_cut == 1
-    assert "1 of 2 pairs truncated to the 29 tokens" in caplog.text
+    assert "1 of 2 pairs were truncated to 29 tokens" in caplog.text
 
 
 async def test_inference_never_runs_on_the_event_loop_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,7 @@ async def test_judge_without_a_key_is_unavailable_with_a_reason() -> None:
         made = judge(server, keys=Keys())
         assert not made.ready
         assert made.fault == made.fault_of("gpt-4o") == "no API key is configured for openai"
-        assert made.fault_of("mystery-7b") == "no provider is known for the model 'mystery-7b'"
+        assert made.fault_of("mystery-7b") == "cannot determine the provider of the model 'mystery-7b'"
         score = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
         unknown = await made.score(ScoreRequest(model="mystery-7b"), TRUE, [Chunk(id="a", text=TRUE)])
     assert (score.score, score.skipped, score.calls) == (None, "no_key", ())

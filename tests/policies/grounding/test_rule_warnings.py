@@ -12,7 +12,8 @@ from policies.templates import templates
 
 QUIET: dict[str, Any] = {"min_citations": 0}
 NO_LLM = GatewayFacts(
-    llm_fault="no model is configured", llm_model_fault=lambda model: f"no provider is known for the model {model!r}"
+    llm_fault="no model is configured",
+    llm_model_fault=lambda model: f"cannot determine the provider of the model {model!r}",
 )
 
 
@@ -62,7 +63,7 @@ BLOCK = {"action_on_violation": "block"}
             {"llm_grounding_check": True, "llm_grounding_model": "nobody-7b"},
             NO_LLM,
             "llm_grounding_model",
-            "The LLM grounding check is skipped: no provider is known for the model 'nobody-7b'.",
+            "The LLM grounding check is skipped: cannot determine the provider of the model 'nobody-7b'.",
         ),
     ],
 )

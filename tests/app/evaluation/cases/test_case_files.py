@@ -97,7 +97,7 @@ def test_file_can_hold_a_single_record(tmp_path: Path) -> None:
         (
             "c.jsonl",
             '{"output": "a", "context": "b", "documents": []}',
-            "c.jsonl, line 1, context: give either context or documents, not both.",
+            "c.jsonl, line 1, context: use either context or documents, not both.",
         ),
         (
             "c.jsonl",

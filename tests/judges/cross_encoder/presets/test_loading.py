@@ -289,7 +289,7 @@ class TestTexts:
         assert long.entailed == pytest.approx(fitting.entailed, abs=1e-4)
         assert scorer.pairs_cut == 2
         assert [record.getMessage() for record in caplog.records if "shortened" in record.getMessage()] == [
-            f"2 of 3 pairs shortened to the {scorer.max_tokens} tokens of {scorer.name}"
+            f"2 of 3 pairs were shortened to {scorer.max_tokens} tokens, the limit of {scorer.name}"
         ]
         (huge,) = await scorer.score([("a", claim * 60)])
         assert 0.0 <= huge.entailed <= 1.0

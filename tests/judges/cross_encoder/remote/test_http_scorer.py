@@ -186,7 +186,7 @@ async def test_pair_that_the_server_truncates_is_counted_and_logged(caplog: pyte
         with caplog.at_level(logging.WARNING):
             await scorer.score([(EVIDENCE * 10, SAID), (EVIDENCE, SAID)])
         assert scorer.pairs_cut == 1
-    assert "1 of 2 pairs may exceed the 28 tokens" in caplog.text
+    assert "1 of 2 pairs may exceed 28 tokens" in caplog.text
 
 
 # Failures
@@ -238,7 +238,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
             "unexpected labels in the response",
         ),
         (httpx.Response(200, content=b"[" + b" " * (9 << 20)), JudgeError, "longer than"),
-        (httpx.ReadTimeout("slow"), JudgeUnreachableError, "no response in time"),
+        (httpx.ReadTimeout("slow"), JudgeUnreachableError, "did not respond in time"),
         (httpx.ConnectError("refused"), JudgeUnreachableError, "cannot connect"),
         (httpx.UnsupportedProtocol("odd"), JudgeError, "UnsupportedProtocol"),
     ],

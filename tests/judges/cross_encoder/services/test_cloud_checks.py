@@ -217,7 +217,7 @@ async def test_slow_service_times_out(check: Check) -> None:
 
     calls: list[LlmCall] = []
     async with opened(check, Silent(), timeout_s=0.1) as scorer:
-        with recording(calls.append), pytest.raises(JudgeUnreachableError, match="no response in time"):
+        with recording(calls.append), pytest.raises(JudgeUnreachableError, match="did not respond in time"):
             await scorer.score([(EVIDENCE, SAID)])
     assert [call.outcome for call in calls] == ["timeout"]
 
