@@ -48,10 +48,10 @@ class AlertDocument(BaseModel):
     agent: Line | None = None
     model: Line | None = None
     policy: Annotated[
-        Line | None, Field(description="Id of a policy; only requests that this policy evaluated are counted")
+        Line | None, Field(description="ID of a policy; only requests that this policy evaluated are counted")
     ] = None
     severity: Literal["critical", "error", "warning", "info"] = "error"
-    destinations: Annotated[list[Line], Field(max_length=20, description="Ids of destinations")] = []
+    destinations: Annotated[list[Line], Field(max_length=20, description="IDs of destinations")] = []
     enabled: bool = True
 
     @model_validator(mode="after")

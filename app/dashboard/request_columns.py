@@ -29,7 +29,7 @@ _COLUMNS = (
     RequestColumn("latency", "Latency", sort="latency", number=True),
     RequestColumn("upstream", "Upstream", number=True),
     RequestColumn("judge", "Judge", number=True),
-    RequestColumn("id", "Id"),
+    RequestColumn("id", "ID"),
 )
 COLUMNS: Mapping[str, RequestColumn] = {column.name: column for column in _COLUMNS}
 """All columns in order, except the time, which is always shown."""

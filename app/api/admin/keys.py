@@ -15,7 +15,7 @@ from app.policy_admin.policy_document import Globs
 
 router = APIRouter(prefix="/keys", route_class=AdminRoute, tags=["keys"])
 
-KeyId = Annotated[Word, Path(description="Id or prefix")]
+KeyId = Annotated[Word, Path(description="ID or prefix")]
 PerMinute = Annotated[int, Field(ge=1, le=1_000_000)]
 
 

@@ -21,7 +21,7 @@ Uncounted = Annotated[
 @budgets.command()
 def create(
     subject: Annotated[str, typer.Argument(help="key or agent")],
-    name: Annotated[str, typer.Argument(help="Id or prefix of the key, or name of the agent")],
+    name: Annotated[str, typer.Argument(help="ID or prefix of the key, or name of the agent")],
     unit: Annotated[str, typer.Option(help="requests, tokens or cost")],
     period: Annotated[str, typer.Option(help="day or month, in UTC")],
     limit: Annotated[str, typer.Option(help="Number of requests or tokens, or US dollars")],
@@ -61,7 +61,7 @@ def list_budgets(json: Annotated[bool, typer.Option("--json", help="Print one JS
 
 @budgets.command()
 def change(
-    budget: Annotated[str, typer.Argument(help="Id of the budget")],
+    budget: Annotated[str, typer.Argument(help="ID of the budget")],
     limit: Annotated[str | None, typer.Option(help="Number of requests or tokens, or US dollars")] = None,
     uncounted: Uncounted = None,
 ) -> None:
@@ -80,7 +80,7 @@ def change(
 
 
 @budgets.command()
-def delete(budget: Annotated[str, typer.Argument(help="Id of the budget")]) -> None:
+def delete(budget: Annotated[str, typer.Argument(help="ID of the budget")]) -> None:
     """Delete a budget and its counts."""
     from app.budgets import BudgetStore
 

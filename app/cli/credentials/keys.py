@@ -67,7 +67,7 @@ def list_keys(
 
 
 @keys.command()
-def revoke(key: Annotated[str, typer.Argument(help="Id or prefix of the key")]) -> None:
+def revoke(key: Annotated[str, typer.Argument(help="ID or prefix of the key")]) -> None:
     """Revoke a key. Running gateways reject the key within a second."""
     from app.auth import KeyStore
 

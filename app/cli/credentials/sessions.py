@@ -35,7 +35,7 @@ def list_sessions(
 
 
 @sessions.command()
-def end(session: Annotated[str, typer.Argument(help="Id of the session")]) -> None:
+def end(session: Annotated[str, typer.Argument(help="ID of the session")]) -> None:
     """End a session. Every running gateway rejects it immediately."""
     _with_sessions(lambda sessions: sessions.end(session))
     typer.echo(f"Session {session} has ended.")

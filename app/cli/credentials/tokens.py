@@ -63,7 +63,7 @@ def list_tokens(
 
 
 @tokens.command()
-def revoke(token: Annotated[str, typer.Argument(help="Id or prefix of the token")]) -> None:
+def revoke(token: Annotated[str, typer.Argument(help="ID or prefix of the token")]) -> None:
     """Revoke an admin token. Running gateways reject the token immediately, and its sessions end."""
     from app.identity import AdminTokens
 

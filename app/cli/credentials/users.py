@@ -34,7 +34,7 @@ def list_users(json: Annotated[bool, typer.Option("--json", help="Print one JSON
 
 @users.command()
 def assign(
-    user: Annotated[str, typer.Argument(help="Id of the user")],
+    user: Annotated[str, typer.Argument(help="ID of the user")],
     role: Annotated[
         str, typer.Argument(help="viewer, editor, admin or none; or claimed, to restore the role from the provider")
     ],

@@ -16,7 +16,7 @@ from app.identity import Role, requires
 
 router = APIRouter(prefix="/budgets", route_class=AdminRoute, tags=["budgets"])
 
-BudgetId = Annotated[Word, Path(description="Id of the budget")]
+BudgetId = Annotated[Word, Path(description="ID of the budget")]
 Amount = Annotated[Decimal, Field(gt=0, le=1_000_000_000, decimal_places=6)]
 
 

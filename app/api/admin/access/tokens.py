@@ -15,9 +15,9 @@ from app.identity import Assigned, CreatedToken, Role, StoredSession, StoredToke
 
 router = APIRouter(route_class=AdminRoute, tags=["access"])
 
-TokenId = Annotated[Word, Path(description="Id or prefix")]
-UserId = Annotated[Word, Path(description="Id of the user")]
-SessionId = Annotated[Word, Path(description="Id of the session")]
+TokenId = Annotated[Word, Path(description="ID or prefix")]
+UserId = Annotated[Word, Path(description="ID of the user")]
+SessionId = Annotated[Word, Path(description="ID of the session")]
 
 
 def _future(time: datetime) -> datetime:
