@@ -182,11 +182,17 @@ def _look_through(body: dict[str, Any]) -> bool:
     rounded = False
     level: list[Any] = [body]
     for _ in range(_MAX_DEPTH):
-        values = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
-        rounded = rounded or any(isinstance(value, float) and abs(value) >= _EXACT for value in values)
-        level = [value for value in values if isinstance(value, dict | list)]
-        if not level:
+        next_level = []
+        for item in level:
+            for value in item.values() if type(item) is dict else item:
+                kind = type(value)
+                if kind is dict or kind is list:
+                    next_level.append(value)
+                elif kind is float and abs(value) >= _EXACT:
+                    rounded = True
+        if not next_level:
             return rounded
+        level = next_level
     raise InvalidRequestError(f"The request body is nested more than {_MAX_DEPTH} levels deep.", param="body")
 
 

@@ -52,13 +52,20 @@ def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedR
     else:
         options = read_options(body.get("grounding"), headers)
     messages = _messages(body.get("messages"))
-    for index, message in enumerate(messages):
-        take_blocks(documents, message.get("content"), f"messages[{index}].content")
-    query = _query(messages)
+    typed = [
+        (message["content"], f"messages[{index}].content")
+        for index, message in enumerate(messages)
+        if isinstance(message.get("content"), list)
+    ]
+    for content, path in typed:
+        take_blocks(documents, content, path)
+    query = _query(typed)
     model = read_model(body)
     stream, include_usage = read_stream(body)
-    texts = {path: chunk.text for path, chunk in zip(documents.paths, documents.chunks, strict=True)}
-    forwarded = _forwarded(body, messages, _Prompt(texts, written=options.inject != "none"))
+    forwarded = _without_fields(body, written=options.inject != "none")
+    if typed:
+        texts = {path: chunk.text for path, chunk in zip(documents.paths, documents.chunks, strict=True)}
+        forwarded = _with_plain_messages(forwarded, messages, _Prompt(texts, written=options.inject != "none"))
     return ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
@@ -89,11 +96,11 @@ def _messages(messages: Any) -> Sequence[Mapping[str, Any]]:
     return messages
 
 
-def _query(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the text of the ``query`` parts."""
+def _query(typed: Sequence[tuple[Any, str]]) -> str | None:
+    """Return the text of the ``query`` parts in ``typed``, which are contents with their paths."""
     texts = []
-    for index, message in enumerate(messages):
-        for part, path in parts_of(message.get("content"), f"messages[{index}].content"):
+    for content, at in typed:
+        for part, path in parts_of(content, at):
             if part.get("type") == _QUERY:
                 if not isinstance(part.get("text"), str):
                     refuse(f"{path}.text", "a string", part.get("text"))
@@ -146,13 +153,18 @@ class _Prompt:
         return None if self.written else {"type": "text", "text": self.texts[path]}
 
 
-def _forwarded(body: dict[str, Any], messages: Sequence[Mapping[str, Any]], prompt: _Prompt) -> dict[str, Any]:
-    """Return the body to send upstream. This is ``body`` itself if it contains none of the gateway's fields."""
+def _without_fields(body: dict[str, Any], *, written: bool) -> dict[str, Any]:
+    """Return ``body`` without the gateway's fields, or ``body`` itself if it has none of them. ``written`` means that
+    the gateway writes the documents into the prompt."""
     forwarded = _without_inside(without(body), "extra_body", OUR_FIELDS)
-    if prompt.written:
-        forwarded = _without_inside(forwarded, "chat_template_kwargs", ("documents",))
+    return _without_inside(forwarded, "chat_template_kwargs", ("documents",)) if written else forwarded
+
+
+def _with_plain_messages(
+    body: dict[str, Any], messages: Sequence[Mapping[str, Any]], prompt: _Prompt
+) -> dict[str, Any]:
     plain = prompt.messages(messages)
-    return forwarded if plain is messages else {**forwarded, "messages": plain}
+    return body if plain is messages else {**body, "messages": plain}
 
 
 def _without_inside(body: dict[str, Any], outer: str, names: Sequence[str]) -> dict[str, Any]:
