@@ -65,6 +65,11 @@ class PolicySet:
         """Whether at least one enforced policy decides about the reply."""
         return bool(self.by_subject[PolicySubject.REPLY])
 
+    @cached_property
+    def governs_documents(self) -> bool:
+        """Whether at least one enforced policy decides about the documents."""
+        return bool(self.by_subject[PolicySubject.DOCUMENTS])
+
     def evaluate(self, subject: PolicySubject, phase: Phase, inputs: PolicyInputs) -> CombinedDecision:
         """Evaluate every policy that decides about ``subject`` at ``phase``. Runs do this at each step."""
         return combine(evaluate_policies(self.by_subject[subject], phase, inputs))

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -149,10 +150,16 @@ def reply_context(
     """Build the context that the choices of the reply to ``parsed`` share. ``kept`` contains the documents that the
     reply may use."""
     decision, available = retrieval.decision, checker.available
-    judges = retrieval.shadowed or retrieval.mode is not Mode.UNTOUCHED
-    body, query = (parsed.body, parsed.query) if judges else ({}, None)  # only a judge needs the question
-    texts = user_texts(body, query)
-    message = texts[-1] if texts else ""
+    asked: dict[str, Any] = {}
+    if retrieval.shadowed or retrieval.mode is not Mode.UNTOUCHED:  # only a judge needs the question
+        texts = user_texts(parsed.body, parsed.query)
+        message = texts[-1] if texts else ""
+        asked = {
+            "turns": last_turns(parsed.body, evidence=[chunk.text for chunk in parsed.chunks]),
+            "asked": question_of(message),
+            "question": questions_of(message),
+            "conversation": "\n".join(texts)[-MAX_CONVERSATION_CHARS:],
+        }
     unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
     return ReplyContext(
         request_id=request_id,
@@ -172,11 +179,8 @@ def reply_context(
         final_checks=final_checks,
         earlier=retrieval.earlier,
         is_json=parsed.is_json,
-        turns=last_turns(body, evidence=[chunk.text for chunk in parsed.chunks]),
-        asked=question_of(message),
-        question=questions_of(message),
-        conversation="\n".join(texts)[-MAX_CONVERSATION_CHARS:],
         documents_may_follow=parsed.late,
+        **asked,
     )
 
 

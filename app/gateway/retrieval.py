@@ -55,7 +55,9 @@ async def decide_documents(policies: PolicySet, parsed: ParsedRequest, recorder:
     InvalidRequestError if a relevance score is outside 0 to 1 and no policy accepts such scores."""
     if parsed.unscaled is not None and not policies.document_needs.takes_any_relevance:
         refuse(parsed.unscaled[0], f"{SHARE} (or a policy with relevance_scale 'any')", parsed.unscaled[1])
-    decision = await _evaluated(policies, PolicyInputs(chunks=parsed.chunks, injectable=parsed.injectable))
+    decision = CombinedDecision()
+    if policies.governs_documents:
+        decision = await _evaluated(policies, PolicyInputs(chunks=parsed.chunks, injectable=parsed.injectable))
     recorder.retrieval = RetrievalOutcome(
         chunks=parsed.chunks,
         dropped=decision.dropped,

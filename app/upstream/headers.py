@@ -116,7 +116,7 @@ def returned_headers(response: httpx.Response, *, read: bool) -> Headers:
 
 
 def _has_known_parts(name: str) -> bool:
-    return any(
+    return name.startswith(_RETURNED_PREFIXES) and any(
         name.startswith(prefix) and _PARTS.issuperset(name.removeprefix(prefix).split("-"))
         for prefix in _RETURNED_PREFIXES
     )
@@ -125,4 +125,4 @@ def _has_known_parts(name: str) -> bool:
 def _named_by_connection(headers: Headers) -> frozenset[str]:
     """Return the headers that ``Connection`` names. They are for one hop only (RFC 9110, section 7.6.1)."""
     values = [value for name, value in headers if name == "connection"]
-    return frozenset(token.strip().lower() for value in values for token in value.split(","))
+    return frozenset([token.strip().lower() for value in values for token in value.split(",")])
