@@ -43,6 +43,20 @@ class ChunkReader:
         self._known = known
 
     def read(self, raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
+        said = _said(chunk) if self._known is None and not chunk.get("error") else None
+        event = self._read_any(raw, chunk) if said is None else UpstreamEvent(raw=raw, parts=(said,))
+        if self._started:
+            return event
+        model = chunk.get("model")
+        if self._known is not None and identifier(model) is UNFIT:
+            model = None
+        if not isinstance(model, str) or chunk.get("error"):
+            return event
+        self._started = True
+        return replace(event, parts=(ReplyStart(model=model), *event.parts))
+
+    def _read_any(self, raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
+        """Read a chunk that may contain more than text."""
         if self._known is None:
             event = _read_chunk(raw, chunk, ended=self._ended)
         else:
@@ -50,13 +64,7 @@ class ChunkReader:
         if others := other_chars(chunk, self._known):
             event = replace(event, others=others)
         self._ended = self._ended or any(isinstance(part, ChoiceFinish) for part in event.parts)
-        model = chunk.get("model")
-        if self._known is not None and identifier(model) is UNFIT:
-            model = None
-        if self._started or not isinstance(model, str) or chunk.get("error"):
-            return event
-        self._started = True
-        return replace(event, parts=(ReplyStart(model=model), *event.parts))
+        return event
 
 
 def other_chars(chunk: Mapping[str, Any], known: KnownChunks | None) -> int:
