@@ -89,8 +89,9 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
             strippable=self.strippable,
             indivisible=self.indivisible,
             judge_unavailable=self.judge_unavailable,
-            reported_scores=reported.grounding_scores,
-            reported_unsupported=reported.unsupported_claims,
+            # If they are empty, they must equal the defaults, so that the event log doesn't store them.
+            reported_scores=tuple(reported.grounding_scores),
+            reported_unsupported=tuple(reported.unsupported_claims),
             output_confidence=reported.output_confidence,
             **found,
         )
@@ -198,12 +199,13 @@ class ChoiceFindings:
 
     def policy_inputs(self, **found: Any) -> PolicyInputs:
         """Build the policy inputs for the whole reply."""
+        verdicts, unjudged = [each.verdict for each in standing(self.sentences)], self.unjudged
         return self.context.policy_inputs(
-            claims=policy_claims(each.verdict for each in standing(self.sentences)),
-            trust_score=None if self.unjudged else self.report().trust_score,
-            judged=self.unjudged is None,
+            claims=policy_claims(verdicts),
+            trust_score=None if unjudged else self.report().trust_score,
+            judged=unjudged is None,
             tool_calls_only=bool(TOOL_CALLS & self.unchecked) and not self.sentences,
-            coverage=coverage_of([each.verdict for each in standing(self.sentences)]),
+            coverage=coverage_of(verdicts),
             **self.final,
             **found,
         )

@@ -141,16 +141,16 @@ def choice_log(
         sentence.verdict.sentence.index: sentence.verdict.claims for sentence in sentences
     }
     found = inputs(
-        unjudged=[text for sentence in sentences for text in unjudged_texts(sentence.verdict)],
-        citations=[
-            *(
+        unjudged=tuple([text for sentence in sentences for text in unjudged_texts(sentence.verdict)]),
+        citations=(
+            *[
                 citation
                 for sentence in sentences
                 for citation in (*sentence.citations, *left_out_citations(sentence, names))
-            ),
-            *(each.attributed(claims.get(each.sentence_index, ())) for each in cited),
+            ],
+            *[each.attributed(claims.get(each.sentence_index, ())) for each in cited],
             *reported,
-        ],
+        ),
     )
     return ChoiceLog(
         inputs=found,
