@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from judges.claims.known_text import fold
 from judges.text.languages.rules import ClaimRules
 from judges.text.markdown import HEADING, ITEM, ROW
 from judges.types import Sentence
@@ -27,7 +28,6 @@ _NUMBERED_TITLE = re.compile(rf"{_NUMBERED.pattern}\s+{_TITLE.pattern}")
 _TITLES = frozenset("#*_")
 """Characters that a title can begin with."""
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
-_PLAIN_LETTERS = str.maketrans("’ʼİ", "''I")
 _MAX_TITLE_WORDS = 8
 _MAX_FRAGMENT_WORDS = 5
 """A claim with at most this many words may be a fragment that can't be understood without its heading."""
@@ -76,14 +76,15 @@ class ContextFinder:
         """Find the lines that introduce ``sentence`` among the ``previous`` sentences."""
         recent = [one for one in previous[-_MAX_LOOK_BACK:] if one.index >= 0]
         listed, nearest = starts_item(sentence), ""
-        below, indent = sentence, _indent(recent)
+        below, indent = sentence, _indent(recent) if listed else 0
         lines: list[str] = []
         for place in range(len(recent) - 1, -1, -1):
-            earlier, before = recent[place], recent[:place]
+            earlier = recent[place]
             if is_title(earlier):
                 return OuterLines(self._heading(earlier), tuple(reversed(lines)), nearest or f"{earlier.plain}:")
             if not listed:
                 continue
+            before = recent[:place]
             parent = starts_item(earlier) and _is_above(earlier, _indent(before), below, indent)
             if COLON.search(earlier.plain) or parent:
                 nearest = nearest or earlier.plain
@@ -192,8 +193,10 @@ class ContextFinder:
         """Return the number of a list item (or, with ``label``, of a label) if the number before it is missing ("8."
         without a "7."). Otherwise, and for the first number, return ""."""
         numbers = _numbers_of(sentence.text, sentence.plain if label else "")
+        if not numbers:
+            return ""
         wanted = {before for number in numbers for before in _before(number)}
-        if not numbers or () in wanted:
+        if () in wanted:
             return ""
         for earlier in reversed(previous[-_MAX_LOOK_BACK:]):
             if not wanted.isdisjoint(_numbers_of(earlier.text, earlier.plain)):
@@ -211,15 +214,11 @@ class ContextFinder:
         return bool(self._rules.pronouns.match(folded) or self._rules.connectives.match(folded))
 
 
-@lru_cache(maxsize=512)
-def fold(text: str) -> str:
-    """Return ``text`` in lower case; its length doesn't change."""
-    return text.translate(_PLAIN_LETTERS).lower()
-
-
 def has_words(text: str) -> bool:
     """Return whether ``text`` contains a word. Punctuation and addresses don't count as words."""
-    return any(map(str.isalnum, _ADDRESS.sub("", text)))
+    if "://" in text or "www." in text:
+        text = _ADDRESS.sub("", text)
+    return any(map(str.isalnum, text))
 
 
 def starts_item(sentence: Sentence) -> bool:

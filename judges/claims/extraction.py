@@ -9,9 +9,9 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from judges.claims.claim_context import COLON, QUESTION, ContextFinder, fold, has_words, is_title
+from judges.claims.claim_context import COLON, QUESTION, ContextFinder, has_words, is_title
 from judges.claims.harmless import HarmlessText
-from judges.claims.known_text import AnyText, KnownText
+from judges.claims.known_text import AnyText, KnownText, fold
 from judges.concurrency import MAX_INLINE_CHARS, run
 from judges.text.fragments import Fragment, FragmentKind, Resolves, code_fragments, spoken
 from judges.text.languages.rules import LANGUAGES, claim_rules
@@ -368,7 +368,8 @@ def _without(prefix: re.Match[str] | None, text: str) -> str:
 def _parts(text: str, pieces: Sequence[Fragment]) -> list[tuple[int, int, str]]:
     """Return the position of each clause in a sentence, with the text that a judge reads for it. Semicolons separate
     clauses, unless the sentence has brackets or quotations."""
-    cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
+    has_clauses = (";" in text or "；" in text) and not _NESTED.search(text)
+    cuts = [found.end() for found in _CLAUSES.finditer(text)] if has_clauses else []
     spans = [_trimmed(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     parts = [(start, end, _read(pieces, start, end)) for start, end in spans]
     if not cuts or all(len(read.split()) >= _MIN_CLAUSE_WORDS for *_, read in parts):

@@ -6,7 +6,7 @@ nothing that is missing from the question and the documents. The judge reads eve
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from judges.claims.known_text import AND, DEGREE, DENYING, END_MARKS, JOINS, START, KnownText, KnownWords, bare, fold
@@ -69,8 +69,8 @@ class HarmlessText:
         self._table = harmless_rules(tuple(languages), lexicon.STOP)
         self._words = KnownWords(known, self._table)
         self._rules = claim_rules(tuple(languages))
-        self._read: tuple[str, int] = "", 0
-        """The text that ``prefix`` read last, with the result. It is cached because each sentence is read twice."""
+        self._prefix = lru_cache(maxsize=64)(self._find_prefix)
+        """Cached, because each sentence is read twice."""
 
     @cached_property
     def _labels(self) -> Labels:
@@ -79,13 +79,9 @@ class HarmlessText:
     def prefix(self, text: str) -> int:
         """Return the length of the introduction in ``text`` (a courtesy before a comma, "I think that", "Did you know
         that"). Return 0 if there is none, or if nothing follows it."""
-        read, at = self._read
-        if read == text:
-            return at
         folded, at = fold(text), 0
         while (end := self._prefix(folded, at)) > at:
             at = end
-        self._read = text, at
         return at
 
     def suffix(self, text: str) -> int:
@@ -294,11 +290,14 @@ class HarmlessText:
     def _introduced_answer(self, text: str, *, first: bool) -> str:
         """Return the "yes" or "no" at the end of ``text`` if only an introduction without a verb precedes it, or ""."""
         end = max(text.rfind(mark) for mark in _LEADING_MARKS + _LABEL_MARKS * first) + 1
-        answer, words = bare(text[end:].strip()), words_of(text[:end])
-        introduced = bool(words) and len(words) <= _MAX_INTRODUCTION and self._table.answers.fullmatch(answer)
-        return answer if introduced and not self._table.is_clause(words, strict=True) else ""
+        answer = bare(text[end:].strip())
+        if not self._table.answers.fullmatch(answer):
+            return ""
+        words = words_of(text[:end])
+        is_introduction = 0 < len(words) <= _MAX_INTRODUCTION and not self._table.is_clause(words, strict=True)
+        return answer if is_introduction else ""
 
-    def _prefix(self, folded: str, at: int) -> int:
+    def _find_prefix(self, folded: str, at: int) -> int:
         begin = start.end() if (start := START.match(folded, at)) else at
         found = self._table.prefixes.match(folded, begin)
         if found is None or not any(map(str.isalnum, folded[found.end() :])):

@@ -22,6 +22,7 @@ START: Final = re.compile(r"[\s(\[\"“‘*_¡¿.…!–—-]*")
 AND: Final = re.compile(r"\A(?:and|so|but|und|aber|et|y) ")
 """A conjunction at the beginning of folded text."""
 _LETTERS: Final = str.maketrans("’ʼİ", "''I")
+_SPACES: Final = re.compile(r"\s+")
 _ASKING_LISTED = (
     "what when where which who why how was wann wo welche welcher wer warum wie quand où quoi comment pourquoi qué "
     "cuándo dónde cuál cómo what's who's"
@@ -179,7 +180,7 @@ class KnownWords:
 @lru_cache(maxsize=512)
 def fold(text: str) -> str:
     """Return ``text`` in lower case, with plain apostrophes. Its length doesn't change."""
-    return text.translate(_LETTERS).lower()
+    return text.lower() if text.isascii() else text.translate(_LETTERS).lower()
 
 
 @lru_cache(maxsize=512)
@@ -190,4 +191,5 @@ def bare(text: str) -> str:
     start, end = begin.end() if begin else 0, len(folded)
     while end > start and (folded[end - 1].isspace() or folded[end - 1] in END_MARKS):
         end -= 1
-    return re.sub(r"\s+", " ", folded[start:end].rstrip("?？"))
+    core = folded[start:end].rstrip("?？")
+    return core if core.isprintable() and "  " not in core else _SPACES.sub(" ", core)

@@ -112,7 +112,7 @@ documents."""
 
 def spoken(parts: Iterable[Fragment]) -> str:
     """Return the text of ``parts`` that a judge reads, with whitespace collapsed."""
-    return " ".join("".join(part.spoken for part in parts).split())
+    return " ".join("".join([part.spoken for part in parts]).split())
 
 
 def text_fragments(text: str, start: int, end: int) -> Iterator[Fragment]:
