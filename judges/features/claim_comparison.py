@@ -222,7 +222,8 @@ class _Target:
         shares = [self._share(sentence) for sentence in sentences]
         overlap = max(shares)
         if overlap < _LEAST_COVERAGE and not self._sentence.leans:
-            return self._judge((), evidence, frozenset(), overlap)
+            is_repeated = self._sentence.run in evidence.run
+            return self._judge((), evidence, frozenset(), overlap) if is_repeated else Features(overlap=overlap)
         scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
         places = [place for _, place in scored]
         others = self._about_another_subject(places, sentences, self._subject)
@@ -328,9 +329,9 @@ class _Target:
         claim, with their shares of it, largest first. ``others`` are the sentences about a different subject."""
         repeated = verbatim(self._sentence, evidence, others)
         target = self._sentence
-        absent = bool(self._lacks(evidence))
         if not scored and not repeated:
             return Features(overlap=overlap)
+        absent = bool(self._lacks(evidence))
         universal = target.quantifier == UNIVERSAL
         seen = _Seen()
         looks: list[_Look] = []

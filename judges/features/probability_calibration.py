@@ -177,7 +177,10 @@ def _logistic(log_odds: float) -> float:
 
 def bounded_log_odds(share: float) -> float:
     """Return the log-odds of a probability, which is first clipped slightly away from 0 and 1."""
-    share = min(max(share, _FLOOR), 1.0 - _FLOOR)
+    if share < _FLOOR:
+        share = _FLOOR
+    elif share > 1.0 - _FLOOR:
+        share = 1.0 - _FLOOR
     return log(share / (1.0 - share))
 
 

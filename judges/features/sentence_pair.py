@@ -1,7 +1,7 @@
 """Aligns a sentence in the claim with one in the evidence, and compares their words, their opposites, and the sides of
 their comparisons."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -37,14 +37,16 @@ def pair_up(
     return SentencePair(target, evidence, coverage, len(full) - shared, shared, anchors_of(target.keys, evidence.keys))
 
 
-def share_of(frame: Mapping[str, float], keys: Container[str]) -> float:
+def share_of(frame: Mapping[str, float], keys: Collection[str]) -> float:
     """Return the weighted share of the frame's words that are in ``keys``."""
     total = sum(frame.values())
     return held(frame, keys) / total if total else 0.0
 
 
-def held(frame: Mapping[str, float], keys: Container[str]) -> float:
+def held(frame: Mapping[str, float], keys: Collection[str]) -> float:
     """Return the total weight of the frame's words that are in ``keys``."""
+    if frame.keys().isdisjoint(keys):
+        return 0.0
     return sum([weight for key, weight in frame.items() if key in keys])
 
 

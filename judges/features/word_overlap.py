@@ -69,16 +69,16 @@ def share_of_runs(claim: Prepared, evidence: Prepared, size: int) -> float:
 def _share_of_pairs(claim: Prepared, evidence: Prepared) -> float:
     """Return ``share_of_runs`` for pairs of words. Comparing sets of pairs is faster than searching texts."""
     distinct, count = _pairs_of(claim.run)
-    if evidence.parts or len(distinct) < max(2, count):
+    if evidence.parts or count < 2 or len(distinct) < count:
         return share_of_runs(claim, evidence, 2)
     return len(distinct & _pairs_of(evidence.run)[0]) / count
 
 
 @lru_cache(maxsize=512)
-def _pairs_of(text: str) -> tuple[frozenset[str], int]:
-    """Return the distinct pairs of words in searchable form, and the number of all pairs."""
-    pairs = _runs_of(text, 2)
-    return frozenset(pairs), len(pairs)
+def _pairs_of(text: str) -> tuple[frozenset[tuple[str, str]], int]:
+    """Return the distinct pairs of neighbouring words, and the number of all pairs."""
+    words = [word for word in text.split(SEPARATOR) if word]
+    return frozenset(pairwise(words)), max(0, len(words) - 1)
 
 
 @lru_cache(maxsize=512)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import log
 
 _RUN = re.compile(r"[^\W_]+")
@@ -22,7 +23,7 @@ def terms(text: str) -> list[str]:
     folded = text.casefold()
     runs: list[str] = _RUN.findall(folded)
     if folded.isascii() or not _UNSPACED.search(folded):
-        return [_stem(run) for run in runs]
+        return list(map(_stem, runs))
     found: list[str] = []
     for run in runs:
         if _UNSPACED.search(run):
@@ -32,10 +33,12 @@ def terms(text: str) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=8_192)
 def _stem(run: str) -> str:
     return run[:-1][:_STEM] if len(run) >= _PLURAL_FROM and run[-1] == "s" else run[:_STEM]
 
 
+@lru_cache(maxsize=8_192)
 def substance(term: str) -> float:
     """Return how specific ``term`` is to the subject of the text that contains it (0–1), regardless of other texts. It
     is low for short words."""
@@ -53,17 +56,19 @@ class Bm25:
             norm = _K1 * (1.0 - _B + _B * len(words) / average)
             for term, count in Counter(words).items():
                 self._postings[term].append((index, count * (_K1 + 1.0) / (count + norm)))
+        self._weights = [log(1.0 + (self._size - count + 0.5) / (count + 0.5)) for count in range(self._size + 1)]
+        """The weight of a term, by the number of texts that contain it."""
 
     def weight(self, term: str) -> float:
         """Return the inverse document frequency of ``term``: positive, and highest for a term in none of the texts."""
-        count = len(self._postings.get(term, ()))
-        return log(1.0 + (self._size - count + 0.5) / (count + 0.5))
+        return self._weights[len(self._postings.get(term, ()))]
 
     def scores(self, query: Iterable[str]) -> list[float]:
         """Return the score of each text; 0 for a text that shares no term with ``query``."""
         scores = [0.0] * self._size
         for term in filter(self._postings.__contains__, dict.fromkeys(query)):
-            weight = self.weight(term)
-            for index, part in self._postings[term]:
+            postings = self._postings[term]
+            weight = self._weights[len(postings)]
+            for index, part in postings:
                 scores[index] += weight * part
         return scores

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Token(Struct, frozen=True):
+class Token(Struct, frozen=True, gc=False):
     """``kind`` is the name of the matching alternative; offsets are positions in the normalized text."""
 
     kind: str
