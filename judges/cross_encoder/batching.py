@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from judges.call_recording import current_recorders, merged, recording
 from judges.cross_encoder.scorer_wrapper import ScorerWrapper
@@ -35,8 +36,7 @@ class _Call:
             self.done.set_exception(error)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Item:
+class _Item(Struct, frozen=True, eq=False):
     call: _Call
     position: int
     pair: tuple[str, str]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from judges.cross_encoder.scorer_wrapper import ScorerWrapper
@@ -31,7 +31,8 @@ class CachingScorer(ScorerWrapper):
         super().__init__(scorer)
         self._max_bytes = max_bytes
         self._entries: OrderedDict[bytes, Probabilities] = OrderedDict()
-        self._running: dict[bytes, asyncio.Future[Probabilities]] = {}
+        self._running: dict[bytes, asyncio.Future[Mapping[bytes, Probabilities]]] = {}
+        """The call that is scoring a pair. Its result has the scores of all pairs of the call."""
         self._asked = 0
         self.nbytes = 0
         """Upper bound on the memory used by the cached scores."""
@@ -61,8 +62,8 @@ class CachingScorer(ScorerWrapper):
                 self.misses += len(mine)
                 known |= await self._score(mine)
             if theirs:
-                await asyncio.wait(theirs.values())
-                known |= {key: done.result() for key, done in theirs.items() if not done.cancelled()}
+                await asyncio.wait(set(theirs.values()))
+                known |= {key: done.result()[key] for key, done in theirs.items() if not done.cancelled()}
             wanted = {key: pair for key, pair in wanted.items() if key not in known}
         return [known[key] for key in keys]
 
@@ -74,17 +75,15 @@ class CachingScorer(ScorerWrapper):
                 del wanted[key]
 
     async def _score(self, pairs: dict[bytes, tuple[str, str]]) -> dict[bytes, Probabilities]:
-        loop = asyncio.get_running_loop()
-        futures: dict[bytes, asyncio.Future[Probabilities]] = {key: loop.create_future() for key in pairs}
-        self._running |= futures
+        done: asyncio.Future[Mapping[bytes, Probabilities]] = asyncio.get_running_loop().create_future()
+        self._running |= dict.fromkeys(pairs, done)
         try:
             scores = dict(zip(pairs, await super().score(list(pairs.values())), strict=True))
-            for key, score in scores.items():
-                futures[key].set_result(score)
+            done.set_result(scores)
         finally:
-            for key, future in futures.items():
+            for key in pairs:
                 del self._running[key]
-                future.cancel()  # Has no effect if the future already has a result.
+            done.cancel()  # Has no effect if the future already has a result.
         self._store(scores)
         return scores
 
