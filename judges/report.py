@@ -114,8 +114,9 @@ def _covered(sentence: SentenceVerdict) -> int:
     text, start = sentence.sentence.text, sentence.sentence.span.start
     if not sentence.parts:
         return letters(text) if all(claim.reason is None for claim in sentence.claims) else 0
-    return sum(
-        letters(text[part.span.start - start : part.span.end - start])
+    covered = [
+        text[part.span.start - start : part.span.end - start]
         for part in sentence.parts
         if part.standing is not Standing.UNJUDGED
-    )
+    ]
+    return letters("".join(covered))

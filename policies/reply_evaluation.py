@@ -86,6 +86,8 @@ class ReplySettings:
     def with_accepted_corrections(self, claims: Sequence[ClaimVerdict]) -> tuple[ClaimVerdict, ...]:
         """Return ``claims`` without corrections that the documents don't support under the thresholds of every
         policy."""
+        if all(claim.correction is None for claim in claims):
+            return tuple(claims)
         every = [needs.judging.thresholds for needs in self.needs if needs.judging is not None]
         return tuple(
             claim

@@ -93,8 +93,10 @@ class JudgedSentence:
         """Convert a position in the upstream's reply to a position in the delivered text. The sentence must have been
         delivered.
         """
-        before = sum(min(span.end, position) - span.start for span in self.left_out if span.start < position)
-        return (self.offset or 0) + position - self.verdict.sentence.span.start - before
+        place = (self.offset or 0) + position - self.verdict.sentence.span.start
+        if not self.left_out:
+            return place
+        return place - sum(min(span.end, position) - span.start for span in self.left_out if span.start < position)
 
 
 def policy_claims(verdicts: Iterable[SentenceVerdict]) -> list[ClaimVerdict]:

@@ -365,9 +365,9 @@ class StreamGuard:
 
     def _is_blocked(self) -> bool:
         """Return whether every choice has ended and at least one was blocked."""
-        choices = list(self._choices)
-        blocked = sum(choice.findings.blocked for choice in choices)
-        return blocked > 0 and sum(choice.findings.blocked or choice.ended for choice in choices) >= self._expected
+        if not any(choice.findings.blocked for choice in self._choices):
+            return False
+        return sum(choice.findings.blocked or choice.ended for choice in self._choices) >= self._expected
 
     def _end_early(self) -> Sequence[Output]:
         """End the reply without reading the rest of the upstream's reply, because none of it can be sent to the

@@ -162,6 +162,8 @@ _CODE = re.compile(
 )
 """Code and formulas, in which brackets are not markers."""
 _MAY_BE_CODE = re.compile(r"[`~\\$]")
+_BRACKET = re.compile(r"[\[【［({（〔⟨<]")
+"""Every bracket that a match of ``BRACKETS`` or ``NAMING`` can begin with."""
 
 
 def find_citations(
@@ -185,6 +187,8 @@ def find_citations(
     text in brackets is not a citation.
     """
     names = chunks if isinstance(chunks, DocumentNames) else DocumentNames(chunks)
+    if not annotations and not _may_cite(text, names):
+        return ()
     definitions = FootnoteDefinitions(text, names)
     found = _marked(text, names, definitions, [sentence.span for sentence in sentences or () if sentence.in_code])
     if not found and not annotations:
@@ -213,6 +217,11 @@ def find_citations(
             )
         )
     return tuple(citations)
+
+
+def _may_cite(text: str, names: DocumentNames) -> bool:
+    """Return whether ``text`` has a bracket or mentions a document. Most sentences do neither."""
+    return _BRACKET.search(text) is not None or next(names.mentions(text), None) is not None
 
 
 def _marked(

@@ -229,7 +229,7 @@ class KnownFields:
             entry = entry.fields.get(kind) if isinstance(kind, str) else None
             if entry is not None:
                 return {"type": kind, **self._object(value, {**entry, "type": anything}, path)}
-        if isinstance(entry, Mapping):
+        if not callable(entry) and isinstance(entry, Mapping):  # most are functions, and Mapping tests slowly
             return self._object(value, entry, path) if isinstance(value, dict) else self.leave_out(path, value)
         if isinstance(entry, list):
             if not isinstance(value, list):
