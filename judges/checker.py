@@ -7,6 +7,7 @@ into evidence, and ``reply`` starts checking one reply against that evidence (se
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from math import inf
 
 from judges import features as default_features
@@ -14,6 +15,7 @@ from judges.claims.extraction import HeuristicClaimExtractor
 from judges.claims.harmless import HarmlessText
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
+from judges.claims.label_lookahead import LabelLookahead, SentenceReader
 from judges.claims.llm_decomposition import DecomposingClaimExtractor
 from judges.claims.prefilled_reply import PrefilledReply, opens_json
 from judges.evidence.index import EvidenceIndex, FeatureCache
@@ -251,9 +253,9 @@ class GroundingChecker:
             else None
         )
         known = KnownText(question=conversation or question, documents=evidence.documents)
-        extractor: ClaimExtractor = self._extractor or HeuristicClaimExtractor(
-            known=known, resolves=resolves, message=message, unread=unread
-        )
+        heuristic = HeuristicClaimExtractor(known=known, resolves=resolves, message=message, unread=unread)
+        sentence_reader = heuristic if self._extractor is None else None
+        extractor: ClaimExtractor = self._extractor or heuristic
         escalation = None
         if llm and self._llm is not None and self._llm.ready:
             escalation = LlmEscalation(self._llm, evidence, max_sources=max_sources_per_claim, correct=correct)
@@ -261,14 +263,25 @@ class GroundingChecker:
                 limit = self._timeout_s * _DECOMPOSITION_SHARE
                 record = escalation.calls.append
                 extractor = DecomposingClaimExtractor(extractor, self._llm, timeout_s=limit, record=record)
+        asked = "" if is_json else question
+        splitter = self._splitter
+        if sentence_reader is not None:
+            splitter = partial(_with_lookahead, self._splitter, sentence_reader, asked)
         reader: JsonReply | PrefilledReply | None = None
         json_reply = None
         if prefill.strip():
-            reader = PrefilledReply(prefill, self._splitter, extractor, may_instruct=may_instruct)
+            reader = PrefilledReply(
+                prefill,
+                self._splitter,
+                extractor,
+                may_instruct=may_instruct,
+                sentence_reader=sentence_reader,
+                question=asked,
+            )
         if is_json and not opens_json(prefill):  # the rest of a JSON value isn't JSON
-            reader = json_reply = JsonReply(self._splitter, extractor, HarmlessText(known), prose_extractor=reader)
+            reader = json_reply = JsonReply(splitter, extractor, HarmlessText(known), prose_extractor=reader)
         return ReplyCheck(
-            splitter=reader or self._splitter(),
+            splitter=reader or splitter(),
             extractor=reader or extractor,
             claim_judge=claim_judge,
             has_sources=bool(evidence.windows),
@@ -276,7 +289,7 @@ class GroundingChecker:
             max_claims=max_claims,
             escalation=escalation,
             language_gate=self._language_gate(evidence) if claim_judge is not None else None,
-            question="" if is_json else question,
+            question=asked,
             partition=ReplyCoverage(known=known, resolves=resolves, json_reply=json_reply).parts,
         )
 
@@ -331,6 +344,10 @@ class GroundingChecker:
         if scorer is not None:
             self._feature_cache.get([window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
         return index
+
+
+def _with_lookahead(splitter: Callable[[], SentenceSplitter], reader: SentenceReader, question: str) -> LabelLookahead:
+    return LabelLookahead(splitter(), reader, question=question)
 
 
 def _count_words(text: str) -> int:

@@ -12,6 +12,7 @@ from operator import attrgetter
 from msgspec import structs
 
 from judges.call_recording import recording
+from judges.claims.claim_context import asked_sentence
 from judges.concurrency import MAX_INLINE_CHARS, Turns, run
 from judges.llm_types import LlmCall
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
@@ -97,9 +98,8 @@ class ReplyCheck:
         self._timeout_s = timeout_s
         self._max_claims = max_claims
         self._partition = partition or (lambda *_: ())
-        asked = Sentence(index=-1, text=f"{question}\n\n", span=Span(0, 0), plain=question)
         self._sentences: list[Sentence] = []
-        self._standing = [asked] if question else []
+        self._standing = [asked_sentence(question)] if question else []
         """The question and the sentences that are not discarded."""
         self._verdicts: dict[int, SentenceVerdict] = {}
         self.edits = 0

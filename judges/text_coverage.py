@@ -108,14 +108,16 @@ class ReplyCoverage:
     ) -> tuple[Part, ...]:
         """Return the parts of ``sentence``, which belongs to ``reply``."""
         self._may_link = self._may_link or "[" in sentence.text or self.json_reply is not None
-        changes = self._changes(sentence, reply) if self._may_link else ()
+        changes = self._changes(sentence, reply, is_claim=bool(verdicts)) if self._may_link else ()
         return partition(
             sentence, verdicts, changes, known=self.known, resolves=self.resolves, json_reply=self.json_reply
         )
 
-    def _changes(self, sentence: Sentence, reply: Sequence[Sentence]) -> Sequence[Part]:
-        """Return the parts whose standing depends on other sentences of the reply."""
-        links, sources = self._labels.links(sentence, reply), self._sources.markers(sentence, reply)
+    def _changes(self, sentence: Sentence, reply: Sequence[Sentence], *, is_claim: bool) -> Sequence[Part]:
+        """Return the parts whose standing depends on other sentences of the reply. The markers of a claim
+        (``is_claim``) are never harmless as sources."""
+        links = self._labels.links(sentence, reply)
+        sources = () if is_claim else self._sources.markers(sentence, reply)
         links = links or self._shown_definitions(sentence, reply)
         start = sentence.span.start
         if self._text_of(sentence) != sentence.text:  # positions in the text do not match the raw text

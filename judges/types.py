@@ -82,6 +82,9 @@ class Sentence(Struct, frozen=True, kw_only=True):
     complete: bool = True
     """False for a final sentence that the upstream cut off: one without an end mark, in a reply that reached its length
     limit."""
+    introduces_nothing: bool = False
+    """Whether the text after the sentence has nothing that the sentence can introduce. If it is a label, it is then a
+    claim."""
 
 
 class SentencesBefore(Sequence[Sentence]):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from judges.claims.known_text import fold
 from judges.text.languages.rules import ClaimRules
 from judges.text.markdown import HEADING, ITEM, ROW
-from judges.types import Sentence
+from judges.types import Sentence, Span
 
 QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]{0,30}[)\]*_\s]{0,60}\Z")
 END = re.compile(r"[.!?…。！？｡؟۔।॥][\"'”’»“)\]」』】\s]*\Z")
@@ -28,6 +28,7 @@ _NUMBERED_TITLE = re.compile(rf"{_NUMBERED.pattern}\s+{_TITLE.pattern}")
 _TITLES = frozenset("#*_")
 """Characters that a title can begin with."""
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
+BOLD_LEVEL = 7
 _MAX_TITLE_WORDS = 8
 _MAX_FRAGMENT_WORDS = 5
 """A claim with at most this many words may be a fragment that can't be understood without its heading."""
@@ -76,7 +77,7 @@ class ContextFinder:
         """Find the lines that introduce ``sentence`` among the ``previous`` sentences."""
         recent = [one for one in previous[-_MAX_LOOK_BACK:] if one.index >= 0]
         listed, nearest = starts_item(sentence), ""
-        below, indent = sentence, _indent(recent) if listed else 0
+        below, indent = sentence, indent_after(recent) if listed else 0
         lines: list[str] = []
         for place in range(len(recent) - 1, -1, -1):
             earlier = recent[place]
@@ -85,11 +86,11 @@ class ContextFinder:
             if not listed:
                 continue
             before = recent[:place]
-            parent = starts_item(earlier) and _is_above(earlier, _indent(before), below, indent)
+            parent = starts_item(earlier) and _is_above(earlier, indent_after(before), below, indent)
             if COLON.search(earlier.plain) or parent:
                 nearest = nearest or earlier.plain
                 lines += [] if self._rules.meta.match(fold(earlier.plain)) else [earlier.plain]
-                below, indent, listed = earlier, _indent(before), parent
+                below, indent, listed = earlier, indent_after(before), parent
             elif not starts_item(earlier) and not (before and "\n" not in before[-1].text):
                 listed = False
         return OuterLines("", tuple(reversed(lines)), nearest)
@@ -226,6 +227,16 @@ def starts_item(sentence: Sentence) -> bool:
     return bool(ITEM.match(sentence.text))
 
 
+def is_numbered(sentence: Sentence) -> bool:
+    """Return whether ``sentence`` begins with the number of a list item."""
+    return bool(_NUMBERED.match(sentence.text))
+
+
+def asked_sentence(question: str) -> Sentence:
+    """Return the question as the sentence before a reply."""
+    return Sentence(index=-1, text=f"{question}\n\n", span=Span(0, 0), plain=question)
+
+
 @lru_cache(maxsize=256)
 def _numbers_of(raw: str, plain: str) -> frozenset[tuple[int | str, ...]]:
     """Return the possible meanings of the number that a text begins with: (8, 1) for "8.1.", but ("roman", 5) and
@@ -258,6 +269,17 @@ def _before(number: tuple[int | str, ...]) -> Sequence[tuple[int | str, ...]]:
     return [()] if not outer or isinstance(outer[0], str) else [tuple(outer)]
 
 
+def continues_table(above: Sentence) -> bool:
+    """Return whether a row below ``above`` belongs to the same table."""
+    return ROW.match(above.text) is not None and "\n\n" not in above.text
+
+
+def title_level(sentence: Sentence) -> int:
+    """Return the level of a heading: 1 to 6, or ``BOLD_LEVEL`` for a bold line that serves as one."""
+    text = sentence.text.lstrip()
+    return len(text) - len(text.lstrip("#")) or BOLD_LEVEL
+
+
 def is_title(sentence: Sentence) -> bool:
     """Return whether ``sentence`` is a heading or a short bold line that serves as one."""
     if sentence.text.lstrip()[:1] not in _TITLES:
@@ -277,7 +299,7 @@ def _is_above(earlier: Sentence, its_indent: int, below: Sentence, indent: int) 
     return its_indent < indent or bool(_NUMBERED_TITLE.match(earlier.text) and not _NUMBERED.match(below.text))
 
 
-def _indent(before: Sequence[Sentence]) -> int:
+def indent_after(before: Sequence[Sentence]) -> int:
     """Return the indentation of the sentence after ``before``, read from the whitespace at the end of ``before``."""
     _, line, space = before[-1].text.rpartition("\n") if before else ("", "", "")
     return len(space.expandtabs(4)) if line and not space.strip() else 0

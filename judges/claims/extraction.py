@@ -12,10 +12,14 @@ from msgspec.structs import replace
 from judges.claims.claim_context import COLON, QUESTION, ContextFinder, has_words, is_title
 from judges.claims.harmless import HarmlessText
 from judges.claims.known_text import AnyText, KnownText, fold
+from judges.claims.label_scopes import Label, LabelFinder
+from judges.claims.reply_opening import ReplyOpening
+from judges.claims.source_names import SourceNames
+from judges.claims.table_rows import TableRows
 from judges.concurrency import MAX_INLINE_CHARS, run
 from judges.text.fragments import Fragment, FragmentKind, Resolves, code_fragments, spoken
 from judges.text.languages.rules import LANGUAGES, claim_rules
-from judges.text.markdown import ROW, cell_fragments, fragments, verbalise_row
+from judges.text.markdown import ROW, fragments
 from judges.types import Claim, Sentence, Span
 
 _CODE = re.compile(r"\s*(`{1,3})[^`]+\1[\s.:]*\Z")
@@ -28,10 +32,6 @@ _NAME = re.compile(r":? ?(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)")
 _NOTE = re.compile(r"\s*(?:\[\^|[¹²³⁴-⁹])")
 """The beginning of a footnote."""
 _DIGITS = re.compile(r"\d+")
-_SOURCES = re.compile(r"[,;|\n•]|\s(?:and|und|et|y)\s")
-"""Separates the sources in a list."""
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_AROUND_SOURCES = " \t\r\n.:：*_`\"'“”()[]"
 _MIN_CLAUSE_WORDS = 4
 _MAX_MESSAGE = 600
 """Maximum length, in characters, of a message that a "yes" may answer as a whole. In a longer message, a "yes" answers
@@ -50,12 +50,14 @@ class _Clause(Struct, frozen=True):
 
 
 class HeuristicClaimExtractor:
-    """Finds the claims in a reply without a model. Implements ``judges.protocols.ClaimExtractor``.
+    """Finds the claims in a reply without a model. Implements ``judges.protocols.ClaimExtractor`` and
+    ``judges.claims.label_lookahead.SentenceReader``.
 
     A sentence is a single claim, unless semicolons divide it into clauses; then each clause is a claim. Text on the
-    closed list in ``judges.claims.harmless`` is not a claim, whether it stands alone or introduces a claim. All other
-    text in a sentence is part of a claim's span. A claim's ``context`` is the text needed to understand it, such as the
-    sentence that its pronoun or connective refers to, or the lead-in of its list.
+    closed list in ``judges.claims.harmless`` is not a claim, whether it stands alone or introduces a claim, unless it
+    is a label that introduces nothing. All other text in a sentence is part of a claim's span. A claim's ``context`` is
+    the text needed to understand it, such as the sentence that its pronoun or connective refers to, or the lead-in of
+    its list.
 
     Args:
         known: the text of the question and the documents. Without it, every heading or topic counts as known.
@@ -78,38 +80,61 @@ class HeuristicClaimExtractor:
     ) -> None:
         self._rules = claim_rules(tuple(languages))
         self._harmless = HarmlessText(known or AnyText(), languages)
+        self._sources = SourceNames(self._harmless, self._rules, resolves)
+        self._table_rows = TableRows(self._harmless, self._sources, resolves)
+        self._labels = LabelFinder(self._harmless, self._sources, resolves)
         self._resolves = resolves
         self._message = message
         self._unread = unread
         self._is_polite = lru_cache(maxsize=256)(self._has_only_courtesies)
         self._contexts = ContextFinder(self._rules, self._stated)
+        self._opening = ReplyOpening(self._stated, self._harmless, self._sources, self._is_polite)
         # Cached, because each sentence is read again as the context of the next one.
-        self._clauses: dict[tuple[int, str], Sequence[_Clause]] = {}
-        self._rows: dict[int, tuple[Sentence, Sequence[str]]] = {}
-        """Maps each table row read so far to the cells of the table's header."""
+        self._clauses: dict[tuple[int, str, bool], Sequence[_Clause]] = {}
         self._statements: dict[int, tuple[Sentence, str]] = {}
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """Return the claims in ``sentence``, if any. ``previous`` holds the sentences before it, in order."""
         return await run(len(sentence.text) <= MAX_INLINE_CHARS, self._claims_of, sentence, previous)
 
-    def _claims_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+    def label_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> Label | None:
+        """Return the label that ``sentence`` is, or None if it is no label or makes a claim."""
+        label = self._labels.find(sentence, previous)
+        return None if label is None or self._claims_of(sentence, previous) else label
+
+    def states(self, sentence: Sentence, previous: Sequence[Sentence]) -> bool:
+        """Return whether ``sentence`` has text to judge: a claim, code or an address."""
+        if sentence.in_code or _CODE.match(sentence.text):
+            return any(map(str.isalnum, sentence.plain))
+        if self._claims_of(sentence, previous, begins=False):  # sources are nothing that a label can introduce
+            return True
+        return any(map(str.isalnum, sentence.plain)) and not has_words(sentence.plain)
+
+    def refuses(self, sentence: Sentence, label: Sentence) -> bool:
+        """Return whether ``sentence`` is a refusal to tell what the user asked about the thing that ``label`` names."""
+        return self._labels.refuses(sentence, label)
+
+    def _claims_of(
+        self, sentence: Sentence, previous: Sequence[Sentence], *, begins: bool | None = None
+    ) -> Sequence[Claim]:
+        """Return the claims in ``sentence``. ``begins`` says whether the reply has said nothing before; by default,
+        this is read from ``previous``."""
         if sentence.in_code:
             return [_claim(sentence, clause) for clause in self._comments(sentence.text)]
         if ROW.match(sentence.text):
-            return [_claim(sentence, clause) for clause in self._row(sentence, previous)]
+            return self._row(sentence, previous)
         pieces = fragments(sentence.text, self._resolves)
         number = self._contexts.unexpected_number(sentence, previous)
-        whole = _trimmed(sentence.text, 0, len(sentence.text))
-        clauses = self._clauses_of(sentence, pieces)
+        begins = self._opening.begins_after(previous) if begins is None else begins
+        clauses = self._clauses_of(sentence, pieces, begins=begins)
         if not number and (answered := self._answered(spoken(pieces), clauses, previous)) is not None:
             answer, known = answered
-            return [_claim(sentence, _Clause(answer, *whole), question_known=known)]
+            return [_claim(sentence, _whole(sentence, answer), question_known=known)]
         above = self._contexts.above(sentence, previous)
         claims: list[Claim] = []
         before: str | None = None
         for clause in clauses:
-            if self._is_listed_source(clause.text, above.nearest):
+            if self._sources.are_listed(clause.text, above.nearest, numbers=not begins):
                 continue
             context, question = self._contexts.context_of(
                 sentence, clause.text, clause.question, previous, before, above
@@ -120,31 +145,34 @@ class HeuristicClaimExtractor:
         if claims:
             return claims
         if number:
-            return [_claim(sentence, _Clause(f"{number} {spoken(pieces)}", *whole))]
+            return [_claim(sentence, _whole(sentence, f"{number} {spoken(pieces)}"))]
+        return self._claims_of_harmless(sentence, pieces, previous, begins=begins)
+
+    def _claims_of_harmless(
+        self, sentence: Sentence, pieces: Sequence[Fragment], previous: Sequence[Sentence], *, begins: bool
+    ) -> Sequence[Claim]:
+        """Return the claim that a sentence makes only because of its place in the reply, if any."""
         if self._contexts.unexpected_number(sentence, previous, label=True):
-            return [_claim(sentence, _Clause(spoken(pieces), *whole))]
-        if self._is_only_markers(sentence, pieces, previous):
-            return [_claim(sentence, _Clause(sentence.text.strip(), *whole))]
+            return [_claim(sentence, _whole(sentence, spoken(pieces)))]
+        if begins and self._resolves is not None and self._opening.cites_nothing(sentence.text, pieces):
+            return [_claim(sentence, _whole(sentence, sentence.text.strip()))]
+        if sentence.introduces_nothing and self._labels.find(sentence, previous) is not None:
+            return [_claim(sentence, _whole(sentence, f"{_question(previous)} {spoken(pieces)}".lstrip()))]
         return []
 
-    def _is_only_markers(self, sentence: Sentence, pieces: Sequence[Fragment], previous: Sequence[Sentence]) -> bool:
-        """Return whether a reply begins with a sentence of markers, which cite nothing there ("[8]")."""
-        if self._resolves is None or any(earlier.index >= 0 for earlier in previous):
-            return False
-        kinds = {piece.kind for piece in pieces}
-        is_marked = FragmentKind.MARKER in kinds <= {FragmentKind.MARKER, FragmentKind.SYNTAX, FragmentKind.TEXT}
-        return is_marked and not any(map(str.isalnum, spoken(pieces)))
-
-    def _clauses_of(self, sentence: Sentence, pieces: Sequence[Fragment] = ()) -> Sequence[_Clause]:
-        """Return the clauses of ``sentence``. ``pieces`` are its fragments, if they are already known."""
-        key = (sentence.index, sentence.text)
+    def _clauses_of(
+        self, sentence: Sentence, pieces: Sequence[Fragment] = (), *, begins: bool = False
+    ) -> Sequence[_Clause]:
+        """Return the clauses of ``sentence``. ``pieces`` are its fragments, if they are already known. ``begins`` means
+        that the reply has said nothing before."""
+        key = (sentence.index, sentence.text, begins)
         found = self._clauses.get(key)
         if found is None:
             pieces = pieces or fragments(sentence.text, self._resolves)
-            found = self._clauses[key] = tuple(self._find_clauses(sentence, pieces))
+            found = self._clauses[key] = tuple(self._find_clauses(sentence, pieces, begins=begins))
         return found
 
-    def _find_clauses(self, sentence: Sentence, pieces: Sequence[Fragment]) -> list[_Clause]:
+    def _find_clauses(self, sentence: Sentence, pieces: Sequence[Fragment], *, begins: bool) -> list[_Clause]:
         text = sentence.text
         if not pieces or sentence.in_code or _CODE.match(text):
             return []
@@ -156,7 +184,7 @@ class HeuristicClaimExtractor:
         for start, end, read in _parts(text, pieces):
             if labelled and self._harmless.is_label(read, numbering=True):
                 continue
-            if (clause := self._clause(read, is_first=sentence.index == 0)) is not None:
+            if (clause := self._clause(read, begins=begins)) is not None:
                 claim, question = clause
                 found.append(_Clause(claim, start, end, question))
         return found
@@ -170,12 +198,12 @@ class HeuristicClaimExtractor:
         self._statements[sentence.index] = (sentence, stated)
         return stated
 
-    def _clause(self, text: str, *, is_first: bool = False) -> tuple[str, str] | None:
+    def _clause(self, text: str, *, begins: bool = False) -> tuple[str, str] | None:
         """Return the statement in a clause, without its introduction, and the question that the clause repeats. Return
-        None if the clause states nothing."""
+        None if the clause states nothing. ``begins`` means that the reply has said nothing before."""
         harmless, asked = self._harmless, ""
         label = self._rules.labels.match(fold(text))
-        if label and self._names_sources(text[label.end() :], numbers=not is_first):
+        if label and self._sources.names(text[label.end() :], numbers=not begins):
             return None
         rest, said = text, False
         while has_words(rest):
@@ -196,16 +224,12 @@ class HeuristicClaimExtractor:
                 continue
             break
         if not has_words(rest):
-            return (rest, asked) if self._is_unknown_address(rest) else None
+            return (rest, asked) if self._harmless.is_unknown_address(rest) else None
         is_lead_in = rest == text and COLON.search(rest) is not None
         if harmless.is_question(rest) or (is_lead_in and harmless.is_label(rest, numbering=True)):
             return None
         told = rest if rest == text else rest[:1].upper() + rest[1:]
         return (told.rstrip("?？ ") + "." if QUESTION.search(told) and rest != text else told), asked
-
-    def _is_unknown_address(self, text: str) -> bool:
-        """Return whether ``text``, which has no words, is an address that isn't in any document."""
-        return any(map(str.isalnum, text)) and not self._harmless.quotes(text)
 
     def _after_contrast(self, text: str) -> str:
         """Return ``text`` without a leading "but" or similar word."""
@@ -257,7 +281,7 @@ class HeuristicClaimExtractor:
         """Return the user's message, or, if it is long, only the paragraph with the question. Return None if the
         question isn't known."""
         message = self._message
-        question = previous[0].plain if previous and previous[0].index < 0 else ""
+        question = _question(previous)
         if message is None or (self._unread and self._harmless.asks_nothing(message)):
             return None
         if len(message) <= _MAX_MESSAGE:
@@ -273,61 +297,11 @@ class HeuristicClaimExtractor:
         """Return whether ``text`` consists of courtesies."""
         return self._harmless.is_courtesy(text[self._harmless.prefix(text) :])
 
-    def _is_listed_source(self, text: str, nearest: str) -> bool:
-        """Return whether ``text`` is an item of a list of sources that names nothing new."""
-        return bool(nearest and self._rules.labels.match(fold(nearest))) and self._names_sources(text)
-
-    def _names_sources(self, text: str, *, numbers: bool = True) -> bool:
-        """Return whether ``text`` only names sources: documents, locations in them, or titles made of known words. With
-        ``numbers``, a document's number counts as its name."""
-        parts = [part for found in _SOURCES.split(text) if (part := found.strip(_AROUND_SOURCES))]
-        return self._is_source(text.strip(_AROUND_SOURCES), numbers=numbers) or all(
-            self._is_source(part, numbers=numbers)
-            or self._harmless.is_label(_YEAR.sub("", part) if self._harmless.knows_numbers(part) else part)
-            for part in parts
-        )
-
-    def _is_source(self, text: str, *, numbers: bool) -> bool:
-        """Return whether ``text`` is the name of a document, with or without a location in it, or its number."""
-        known = self._resolves is not None and (numbers or any(map(str.isalpha, text))) and self._resolves(f"[{text}]")
-        return known or self._harmless.is_name(text)
-
-    def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:
-        """Return the claim in a table row: its cells, each preceded by the name of its column. Known names in a column
-        of sources are left out. The first row is the header, which is a claim only if one of its cells is not a
-        label."""
-        header, values = self._header(previous), self._cells(sentence.text)
-        self._rows[sentence.index] = (sentence, values if header is None else header)
-        if not any(has_words(value) or self._is_unknown_address(value) for value in values):
-            return []
-        text = sentence.text
-        start, end = len(text) - len(text.lstrip()), len(text.rstrip())
-        if header is None:
-            told = [value for value in values if value and not self._harmless.is_label(value)]
-            return [_Clause(", ".join(value for value in values if value), start, end)] if told else []
-        if len(header) == len(values):
-            listed = map(self._is_listed_source, values, (f"{name}:" for name in header))
-            values = ["" if is_source else value for value, is_source in zip(values, listed, strict=True)]
-        stated = verbalise_row(header, values)
-        return [_Clause(stated, start, end)] if stated else []
-
-    def _header(self, previous: Sequence[Sentence]) -> Sequence[str] | None:
-        """Return the cells of the header row of the table that continues after ``previous``, or None if there is no
-        such table. The search stops at a row that was already processed, because its header is known.
-        """
-        above: Sentence | None = None
-        for place in range(len(previous) - 1, -1, -1):
-            if not _continues_table(previous[place]):
-                break
-            above = previous[place]
-            known = self._rows.get(above.index)
-            if known is not None and known[0] is above:
-                return known[1]
-        return None if above is None else self._cells(above.text)
-
-    def _cells(self, row: str) -> list[str]:
-        cells = [spoken(cell) for cell in cell_fragments(row, fragments(row, self._resolves))]
-        return cells[1:-1] if len(cells) > 2 and not cells[-1] else cells[1:]
+    def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        stated = self._table_rows.stated(sentence, previous)
+        if stated and sentence.introduces_nothing:
+            stated = f"{_question(previous)} {stated}".lstrip()
+        return [_claim(sentence, _whole(sentence, stated))] if stated else []
 
     def _comments(self, text: str) -> list[_Clause]:
         """Return the comments in code that state something."""
@@ -342,9 +316,14 @@ class HeuristicClaimExtractor:
         return found
 
 
-def _continues_table(above: Sentence) -> bool:
-    """Return whether a row below ``above`` belongs to the same table."""
-    return ROW.match(above.text) is not None and "\n\n" not in above.text
+def _whole(sentence: Sentence, text: str) -> _Clause:
+    """Return ``text`` as the claim of a whole sentence."""
+    return _Clause(text, *_trimmed(sentence.text, 0, len(sentence.text)))
+
+
+def _question(previous: Sequence[Sentence]) -> str:
+    """Return the question that the reply answers, or "" if it isn't known."""
+    return previous[0].plain if previous and previous[0].index < 0 else ""
 
 
 def _claim(

@@ -13,7 +13,8 @@ from judges.claims.known_text import AND, DEGREE, DENYING, END_MARKS, JOINS, STA
 from judges.claims.labels import Labels, without_ordinal
 from judges.claims.open_questions import asking_parts, asks_no_yes_or_no
 from judges.features.words import lexicon
-from judges.features.words.document_text import words_of
+from judges.features.words.document_text import known_words, words_of
+from judges.features.words.stemming import stem
 from judges.text.fragments import has_symbol
 from judges.text.languages.rules import (
     APOLOGY,
@@ -49,6 +50,8 @@ _LED: Final = " ,:;!.…–—-"
 _THAT: Final = re.compile(r"(?<!\w)(?:that|dass|que)\s+(?!you\b|i\b|we\b|sie\b|ich\b|wir\b|vous\b|je\b|nous\b)")
 """A conjunction in a question that introduces a fact ("Did you know that ...")."""
 _FOOTNOTE: Final = re.compile(r"\s*+(?:\[\^(?P<label>[\w-]{1,20})\]|[¹²³⁴-⁹]{1,2})?\s*+:?\s*+")
+_PARTS: Final = re.compile(rf"(?:\A|[,:;.!?…–—-]){START.pattern}(?:(?:and|so|but|und|aber|et|y) )?")
+"""The beginning of each part of a text."""
 _USER: Final = frozenset(["you", "du", "vous", "usted"])
 """Pronouns for the user. An indirect question may ask about the user ("which plan you have")."""
 _MAX_TOPIC_CHARS: Final = 160
@@ -102,6 +105,45 @@ class HarmlessText:
             found = self._table.lead_ins.fullmatch(announced)
         return found is not None and self._knows_topics(found)
 
+    def announces(self, text: str) -> bool:
+        """Return whether a part of ``text``, which states nothing, announces something by its name ("Let's start with
+        the refunds", but not "Let me explain")."""
+        folded = fold(text)
+        for begin in _PARTS.finditer(folded):
+            found = self._table.announcements.match(folded, begin.end())
+            if found and any(self._names(topic) for topic in found.groups() if topic):
+                return True
+        return False
+
+    def names_part(self, text: str) -> bool:
+        """Return whether ``text`` as a whole names only a part of the reply ("Answer:", "Next steps"). If the question
+        or a document has the same words, it may name something else."""
+        table, folded = self._table, without_ordinal(bare(text).rstrip(":： "))
+        if found := table.courtesies.fullmatch(folded):
+            return not any(self._names(topic) for topic in found.groups() if topic)
+        return (table.parts | table.beginning).issuperset(words_of(folded)) and not self._known.names(folded)
+
+    def is_numbered(self, text: str) -> bool:
+        """Return whether a label begins with a number ("1. Refunds")."""
+        folded = bare(text)
+        return without_ordinal(folded) != folded
+
+    def refuses(self, text: str, label: str) -> bool:
+        """Return whether ``text`` is a refusal to tell what the user asked about the thing that ``label`` names."""
+        named = [word for word in words_of(without_ordinal(bare(label))) if self._table.names(word)]
+        if not named or not self._known.asked(named) or not (end := self.refusal(text)):
+            return False
+        refused = known_words([text[:end]])
+        return all(word in refused or stem(word) in refused for word in named)
+
+    def _names(self, topic: str) -> bool:
+        """Return whether a topic has a word that may name something in the question or a document."""
+        table = self._table
+        unnamed = table.connectors | table.determiners | table.beginning
+        return any(
+            word not in unnamed and (word not in table.courteous or self._known.has(word)) for word in words_of(topic)
+        )
+
     def is_question(self, text: str) -> bool:
         """Return whether ``text`` is a question to the user that says nothing new or repeats the user's own
         question."""
@@ -120,6 +162,10 @@ class HarmlessText:
     def quotes(self, text: str) -> bool:
         """Return whether a document or a name contains ``text`` (such as an address) verbatim."""
         return self._known.quotes(text.strip(f"{END_MARKS}([{{<>}}]\"' "))
+
+    def is_unknown_address(self, text: str) -> bool:
+        """Return whether ``text``, which has no words, is an address that isn't in any document."""
+        return any(map(str.isalnum, text)) and not self.quotes(text)
 
     def is_footnote(self, text: str) -> bool:
         """Return whether ``text`` is a footnote that consists of a document's name: "[^1]: faq.pdf"."""

@@ -86,6 +86,8 @@ class HarmlessRules:
     questions: re.Pattern[str]
     answers: re.Pattern[str]
     lead_ins: re.Pattern[str]
+    announcements: re.Pattern[str]
+    """Matches an announcement up to the end of its part of the sentence."""
     assents: re.Pattern[str]
     wishes: re.Pattern[str]
     judgements: re.Pattern[str]
@@ -262,7 +264,8 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         for word in table["imperatives"].split()
         if "plural" in table and word[-1] in "ae"
     }
-    courtesies = f"{every('courtesies')}|{every('assents')}|{every('wishes')}"
+    announcements = every("announcements")
+    courtesies = f"{every('courtesies')}|{announcements}|{every('assents')}|{every('wishes')}"
     return HarmlessRules(
         courtesies=re.compile(f"(?:{courtesies})"),
         prefixes=re.compile(
@@ -273,6 +276,7 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         questions=re.compile(f"(?:{every('questions')})"),
         answers=re.compile(f"(?:{every('answers')}|{every('assents')}|{every('wishes')})"),
         lead_ins=re.compile(f"(?:{every('lead_ins')})"),
+        announcements=re.compile(rf"(?:{announcements}|{every('lead_ins')})(?=\s*(?:[,:;.!?…)–—-]|\Z))"),
         assents=re.compile(f"(?:{every('assents')})"),
         wishes=re.compile(f"(?:{every('wishes')})"),
         judgements=re.compile(f"(?:{every('judgements')})"),

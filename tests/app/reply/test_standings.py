@@ -65,6 +65,31 @@ async def test_unjudged_text_is_named_removed_or_blocked(kind: str, hidden: str,
     assert (word in text, finish, summary["action"]) == (False, "content_filter", "block")
 
 
+LABELS = ["**Permanent staff**", "# Permanent staff\n\n## Leave", "Annual leave:", "Let's start with the leave."]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("mode", ["hold", "final"])
+@pytest.mark.parametrize("label", LABELS)
+async def test_label_is_sent_only_with_text_that_it_introduces(label: str, mode: str, stream: bool) -> None:
+    given = policy(unverifiable_action="strip", stream_mode=mode, abstention_response="Ask HR.")
+    begun = f"{label[:5]}|{label[5:]}"
+    for end in ("", "\n\n", " "):
+        text, finish, _ = await reply_to(f"{begun}{end}", given, stream=stream)
+        assert (text.strip(), finish) == ("Ask HR.", "stop")
+    for end in ("Would you like |more details?", "I hope |this helps!"):
+        text, finish, _ = await reply_to(f"{begun}\n\n|{end}", given, stream=stream)
+        assert (text.strip(), finish) == (end.replace("|", ""), "stop")
+    text, finish, summary = await reply_to(f"{begun}\n\n|{TRUE}", given, stream=stream)
+    assert (text, finish, summary["coverage"]) == (f"{label}\n\n{TRUE}", "stop", 1.0)
+
+
+async def test_label_is_sent_at_once_in_live_mode_and_judged_at_the_end() -> None:
+    given = policy(unverifiable_action="block", max_unverifiable_ratio=0.0, stream_mode="live")
+    stream = await (await bench(said("**Permanent ", "staff**\n\n", "I hope this helps!"), given)).stream()
+    assert (text_of(stream), finish_of(stream)) == ("**Permanent staff**\n\nI hope this helps!", ["content_filter"])
+
+
 CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 

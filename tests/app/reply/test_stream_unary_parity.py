@@ -37,6 +37,9 @@ SENTENCES = st.sampled_from(
         "Größe 🚆: 3.5 m",
         "年假有25天。",
         "[1]",
+        "## Permanent staff",
+        "Annual leave:",
+        "Let's start with the annual leave.",
     ]
 )
 GAPS = st.sampled_from([" ", "\n", "\n\n", "  ", ""])

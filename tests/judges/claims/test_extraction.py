@@ -330,12 +330,14 @@ def stated(*texts: str) -> list[str]:
     [
         "Sources: faq.pdf, leaflet 8", "Sources: Dosage, adults and children", "Sources: faq.pdf p. 3; leaflet 8",
         "Sources: faq.pdf, p. 5",
-        "Hello!\n\nSources: 1, 2", "Sources:\n- faq.pdf\n- Tablets for children\n- The 2024 edition",
+        "Hello!\n\nSources: faq.pdf", "Children take 2.\n\nSources: 1, 2", "I don't know.\n\nSources: 1, 2",
+        "Children take 2.\n\nSources:\n- 1\n- 2", "**4 tablets**\n\nSources: [1]",
+        "Sources:\n- faq.pdf\n- Tablets for children\n- The 2024 edition",
         "See also: the dosage for children",
     ],
 )  # fmt: skip
 def test_list_of_sources_states_nothing(text: str) -> None:
-    assert stated(text) == []
+    assert stated(text) in ([], ["Children take 2."], ["4 tablets"])
 
 
 @pytest.mark.parametrize(
@@ -356,10 +358,19 @@ def test_suggestion_is_judged(text: str) -> None:
     assert stated(text) != []
 
 
-@pytest.mark.parametrize("text", ["[8]", "[1] [2]", "**[8]**"])
-def test_reply_that_begins_with_markers_alone_is_judged(text: str) -> None:
-    assert stated(text) == [text.strip()]
-    assert stated("Adults take 4 tablets.\n\n", text) == ["Adults take 4 tablets."]
+@pytest.mark.parametrize("before", ["", "Hello!\n\n", "Great question!\n\nWould you like more details?\n\n", "---\n\n"])
+@pytest.mark.parametrize(
+    ("text", "claims"),
+    [
+        ("[8]", ["[8]"]), ("[1] [2]", ["[1] [2]"]), ("**[8]**", ["**[8]**"]), ("Sources: 8", ["8"]),
+        ("Sources: [8]", ["Sources: [8]"]), ("Sources: [8](url)", ["Sources: [8](url)"]), ("Sources: 1, 2", ["1, 2"]),
+        ("See also: 8", ["8"]), ("Thanks! [8]", ["Thanks! [8]"]), ("Hello [8]!", ["Hello [8]!"]),
+        ("Sources:\n- 1\n- 8", ["1", "8"]), ("**Sources**\n- [1]\n- [8](url)", ["- [1]", "- [8](url)"]),
+    ],
+)  # fmt: skip
+def test_citation_before_the_first_statement_is_judged(before: str, text: str, claims: list[str]) -> None:
+    assert stated(before, text) == claims
+    assert stated(before, "Adults take 4 tablets.\n\n", text) == ["Adults take 4 tablets."]
 
 
 @pytest.mark.parametrize(
