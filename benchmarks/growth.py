@@ -138,6 +138,8 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "items": _repeated("- Price: 5 euros\n"),
     "items in items": _numbered(lambda n: f"{' ' * (n % 40)}- part {n}:\n"),
     "headings": _numbered(lambda n: f"# Part {n}\n"),
+    "labels": _repeated("# The canteen\n## The permit\nThe canteen:\n"),
+    "announcements": _repeated("Let's start with the canteen. "),
     "sources": _numbered(lambda n: f'[{n}]: https://example.com/{n} "Title"\n', "Sources:\n"),
     "invisible": _repeated("a\u200b\u00ad"),
     "surrogates": _repeated("a\U000e0041"),

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from judges.text.emphasis import is_word
 from judges.text.fragments import Fragment, FragmentKind
+from judges.text.languages.rules import STATING
 from judges.text.link_patterns import REFERENCE
 
 _NAMED = r"(?:[Dd]oc(?:ument)?|[Ss]ource|[Rr]ef(?:erence)?|[Cc]hunk|[Qq]uelle|[Dd]okument|[Ff]uente)s?"
@@ -40,6 +41,7 @@ _NOTE = "<sup>"
 _RAISABLE = re.compile(r"(?:(?<![^\W_])(?:[^\W\d_]|[cdkm]m|ft|yd)|\d\s?[^\W\d_]{1,3}|\d\s?[)\]}])\Z")
 """The end of a text that a raised number may belong to: a unit, or a number in brackets."""
 _FRACTION_BARS = frozenset("/⁄")
+_LAST_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?\s*\Z")
 _LOOK_BACK = 16
 
 
@@ -82,6 +84,12 @@ class _Around(Struct, frozen=True):
     def touches_number(self) -> bool:
         """Whether the character before or after the marker belongs to a number."""
         return self.before[-1].isnumeric() or self.after.isnumeric()
+
+    @property
+    def lacks_object(self) -> bool:
+        """Whether the text before the marker ends with a verb such as "is", with which no clause ends."""
+        word = _LAST_WORD.search(self.before)
+        return word is not None and word[0].rstrip().lower() in STATING
 
     @property
     def is_power(self) -> bool:
@@ -129,6 +137,8 @@ def _shown(text: str, parts: Sequence[Fragment]) -> tuple[str, Sequence[int]]:
 def _label_kind(label: str, around: _Around) -> FragmentKind:
     """Return the kind of a link's label, which a client shows without its brackets."""
     is_name = any(map(str.isalpha, label))
+    if around.ends_clause and not is_name and around.lacks_object:  # "The maximum is [8](url)."
+        return FragmentKind.TEXT
     if is_name and not _FILE.fullmatch(label):
         is_citation = around.before.rstrip()[-1] in _OPENING | _CLOSING
     else:

@@ -30,6 +30,7 @@ def read(text: str) -> tuple[str, set[str]]:
         "25 days ([1](u), [2](u)).", "25 days [[1](u)].", "25 days [[1](u), [2](u)].", "25 days [1][2] and",
         "25 days of leave<sup>1</sup>.", "25 days of leave **<sup>1</sup>**.", "In 2025 <sup>1</sup> and",
         "| Leave | 25 days [1](u)                                             |",
+        "That is how it is. [1](u)", "The maximum is 25 [1](u).", "The maximum is [1].", "The limit applies [1](u).",
         "25 days (hr.pdf) and", "[hr.pdf] Leave", "25 days. [Children](u)", "休暇は25日です[1](u)。",
     ],
 )  # fmt: skip
@@ -42,6 +43,12 @@ def test_marker_at_the_end_of_a_clause_is_a_citation(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("The maximum is [8](u).", "The maximum is 8."),
+        ("The maximum is **[8](u)**.", "The maximum is 8."),
+        ("The maximum is [8](u), and", "The maximum is 8, and"),
+        ("The fee costs [1](u)[2](u).", "The fee costs 12."),
+        ("| It was [8](u) | 4 |", "It was 8 4"),
+        ("Das Limit ist [8](u).", "Das Limit ist 8."),
         ("at most [1](u)2 tablets", "at most 12 tablets"),
         ("at most 2[1](u) tablets", "at most 21 tablets"),
         ("at most 2[1](u)[2](u).", "at most 212."),
