@@ -13,9 +13,9 @@ from math import inf
 from judges import features as default_features
 from judges.claims.extraction import HeuristicClaimExtractor
 from judges.claims.harmless import HarmlessText
+from judges.claims.introductions.label_lookahead import LabelLookahead, LabelReader
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
-from judges.claims.label_lookahead import LabelLookahead, SentenceReader
 from judges.claims.llm_decomposition import DecomposingClaimExtractor
 from judges.claims.prefilled_reply import PrefilledReply, opens_json
 from judges.evidence.index import EvidenceIndex, FeatureCache
@@ -254,7 +254,7 @@ class GroundingChecker:
         )
         known = KnownText(question=conversation or question, documents=evidence.documents)
         heuristic = HeuristicClaimExtractor(known=known, resolves=resolves, message=message, unread=unread)
-        sentence_reader = heuristic if self._extractor is None else None
+        label_reader = heuristic if self._extractor is None else None
         extractor: ClaimExtractor = self._extractor or heuristic
         escalation = None
         if llm and self._llm is not None and self._llm.ready:
@@ -265,8 +265,8 @@ class GroundingChecker:
                 extractor = DecomposingClaimExtractor(extractor, self._llm, timeout_s=limit, record=record)
         asked = "" if is_json else question
         splitter = self._splitter
-        if sentence_reader is not None:
-            splitter = partial(_with_lookahead, self._splitter, sentence_reader, asked)
+        if label_reader is not None:
+            splitter = partial(_with_lookahead, self._splitter, label_reader, asked)
         reader: JsonReply | PrefilledReply | None = None
         json_reply = None
         if prefill.strip():
@@ -275,7 +275,7 @@ class GroundingChecker:
                 self._splitter,
                 extractor,
                 may_instruct=may_instruct,
-                sentence_reader=sentence_reader,
+                label_reader=label_reader,
                 question=asked,
             )
         if is_json and not opens_json(prefill):  # the rest of a JSON value isn't JSON
@@ -346,7 +346,7 @@ class GroundingChecker:
         return index
 
 
-def _with_lookahead(splitter: Callable[[], SentenceSplitter], reader: SentenceReader, question: str) -> LabelLookahead:
+def _with_lookahead(splitter: Callable[[], SentenceSplitter], reader: LabelReader, question: str) -> LabelLookahead:
     return LabelLookahead(splitter(), reader, question=question)
 
 

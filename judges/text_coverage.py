@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
-from judges.claims.source_lists import SourceLists
+from judges.claims.sources.source_lists import SourceLists
 from judges.text.fragments import SYMBOLS, Fragment, FragmentKind, Resolves, code_fragments, is_symbol, join_surrogates
 from judges.text.link_patterns import LINK_DEFINITIONS
 from judges.text.markdown import begins_paragraph, fragments

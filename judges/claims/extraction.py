@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from judges.claims.claim_context import COLON, QUESTION, ContextFinder, has_words, is_title
 from judges.claims.harmless import HarmlessText
+from judges.claims.introductions.label_scopes import LabelFinder, ScopedLabel
 from judges.claims.known_text import AnyText, KnownText, fold
-from judges.claims.label_scopes import Label, LabelFinder
-from judges.claims.reply_opening import ReplyOpening
-from judges.claims.source_names import SourceNames
+from judges.claims.sources.reply_opening import ReplyOpening
+from judges.claims.sources.source_names import SourceNames
 from judges.claims.table_rows import TableRows
 from judges.concurrency import MAX_INLINE_CHARS, run
 from judges.text.fragments import Fragment, FragmentKind, Resolves, code_fragments, spoken
@@ -51,7 +51,7 @@ class _Clause(Struct, frozen=True):
 
 class HeuristicClaimExtractor:
     """Finds the claims in a reply without a model. Implements ``judges.protocols.ClaimExtractor`` and
-    ``judges.claims.label_lookahead.SentenceReader``.
+    ``judges.claims.introductions.label_lookahead.LabelReader``.
 
     A sentence is a single claim, unless semicolons divide it into clauses; then each clause is a claim. Text on the
     closed list in ``judges.claims.harmless`` is not a claim, whether it stands alone or introduces a claim, unless it
@@ -97,7 +97,7 @@ class HeuristicClaimExtractor:
         """Return the claims in ``sentence``, if any. ``previous`` holds the sentences before it, in order."""
         return await run(len(sentence.text) <= MAX_INLINE_CHARS, self._claims_of, sentence, previous)
 
-    def label_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> Label | None:
+    def label_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> ScopedLabel | None:
         """Return the label that ``sentence`` is, or None if it is no label or makes a claim."""
         label = self._labels.find(sentence, previous)
         return None if label is None or self._claims_of(sentence, previous) else label

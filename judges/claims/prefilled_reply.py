@@ -8,8 +8,8 @@ from dataclasses import replace
 from msgspec import structs
 
 from judges.claims.claim_context import COLON, END, has_words, is_title
-from judges.claims.label_lookahead import LabelLookahead, SentenceReader
-from judges.claims.label_scopes import Label
+from judges.claims.introductions.label_lookahead import LabelLookahead, LabelReader
+from judges.claims.introductions.label_scopes import ScopedLabel
 from judges.protocols import ClaimExtractor, SentenceSplitter
 from judges.text.markdown import HEADING, ITEM, ROW
 from judges.types import Claim, Sentence, Span
@@ -25,7 +25,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 class PrefilledReply:
     """Reads one reply. Implements ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``, and
-    ``SentenceReader`` of ``judges.claims.label_lookahead``.
+    ``LabelReader`` of ``judges.claims.introductions.label_lookahead``.
 
     The reply is split without the prefill, because it is delivered without it. If the prefill ends with an unfinished
     sentence, the extractor reads that sentence together with the first sentence of the reply.
@@ -36,7 +36,7 @@ class PrefilledReply:
         extractor: finds the claims.
         may_instruct: whether ``prefill`` may also be an instruction that the reply follows. The first sentence of the
             reply is then read in both ways, unless it begins a new paragraph.
-        sentence_reader: finds the labels that introduce nothing. Without it, every label introduces something.
+        label_reader: finds the labels that introduce nothing. Without it, every label introduces something.
         question: the question that the reply answers.
     """
 
@@ -47,14 +47,14 @@ class PrefilledReply:
         extractor: ClaimExtractor,
         *,
         may_instruct: bool = False,
-        sentence_reader: SentenceReader | None = None,
+        label_reader: LabelReader | None = None,
         question: str = "",
     ) -> None:
         self._prefill = prefill[-_MAX_PREFILL:]
         self._may_instruct = may_instruct
         self._splitter, reader = splitter(), splitter()
-        self._sentence_reader = sentence_reader
-        if sentence_reader is not None:
+        self._label_reader = label_reader
+        if label_reader is not None:
             self._splitter = LabelLookahead(self._splitter, self, question=question)
         self._extractor = extractor
         self._before = [*reader.push(self._prefill), *reader.flush()]
@@ -83,20 +83,20 @@ class PrefilledReply:
         alone = await self._extractor.extract(sentence, previous) if self._may_instruct else ()
         return [_in_reply(claim, sentence) for claim in (*claims, *alone)]
 
-    def label_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> Label | None:
+    def label_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> ScopedLabel | None:
         """Return the label that ``sentence`` is, read together with any text before it in the prefill."""
-        reader = self._sentence_reader
+        reader = self._label_reader
         readings = self._readings(sentence, previous) if reader is not None else ()
         return next((label for each in readings if reader and (label := reader.label_of(*each)) is not None), None)
 
     def states(self, sentence: Sentence, previous: Sequence[Sentence]) -> bool:
         """Return whether ``sentence`` has text to judge."""
-        reader = self._sentence_reader
+        reader = self._label_reader
         return reader is not None and any(reader.states(*each) for each in self._readings(sentence, previous))
 
     def refuses(self, sentence: Sentence, label: Sentence) -> bool:
         """Return whether ``sentence`` is a refusal to tell what the user asked about the thing that ``label`` names."""
-        return self._sentence_reader is not None and self._sentence_reader.refuses(sentence, label)
+        return self._label_reader is not None and self._label_reader.refuses(sentence, label)
 
     def _readings(
         self, sentence: Sentence, previous: Sequence[Sentence]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from judges.claims.claim_context import continues_table, has_words
 from judges.claims.harmless import HarmlessText
-from judges.claims.source_names import SourceNames
+from judges.claims.sources.source_names import SourceNames
 from judges.text.fragments import Resolves, spoken
 from judges.text.markdown import cell_fragments, fragments, verbalise_row
 from judges.types import Sentence

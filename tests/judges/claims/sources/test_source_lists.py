@@ -2,7 +2,7 @@
 
 import pytest
 
-from judges.claims.source_lists import SourceLists
+from judges.claims.sources.source_lists import SourceLists
 from judges.types import Sentence, Span
 
 NAMES = frozenset(["[1]", "[2]", "[8]"])

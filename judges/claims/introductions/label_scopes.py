@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from judges.claims.claim_context import BOLD_LEVEL, COLON, continues_table, has_words, is_title, title_level
 from judges.claims.harmless import HarmlessText
-from judges.claims.source_names import SourceNames
+from judges.claims.sources.source_names import SourceNames
 from judges.text.fragments import Resolves, spoken
 from judges.text.markdown import ROW, fragments
 from judges.types import Sentence
@@ -16,7 +16,7 @@ from judges.types import Sentence
 _COLONS = re.compile("[:：]")
 
 
-class Scope(Enum):
+class LabelScope(Enum):
     """The text that a label introduces."""
 
     SECTION = auto()
@@ -29,21 +29,21 @@ class Scope(Enum):
     """The rest of the reply."""
 
 
-class Label(Struct, frozen=True):
+class ScopedLabel(Struct, frozen=True):
     """A label that names something. ``level`` is that of a heading: 1 is the highest, 7 a bold line. ``is_numbered``
     means that the heading has a number. ``announces`` means that the label is a sentence about what the reply does next
     ("Let me check the policy"), which may be a tool call."""
 
-    scope: Scope
+    scope: LabelScope
     level: int = 0
     is_numbered: bool = False
     announces: bool = False
 
-    def ends(self, other: "Label") -> bool:
+    def ends(self, other: "ScopedLabel") -> bool:
         """Return whether the section of this heading ends at the heading ``other``. Of bold lines with and without
         numbers, the first ones are above the others."""
-        if other.scope is not Scope.SECTION or other.level != self.level:
-            return other.scope is Scope.SECTION and other.level < self.level
+        if other.scope is not LabelScope.SECTION or other.level != self.level:
+            return other.scope is LabelScope.SECTION and other.level < self.level
         return self.level < BOLD_LEVEL or self.is_numbered == other.is_numbered
 
 
@@ -61,7 +61,7 @@ class LabelFinder:
         self._sources = sources
         self._resolves = resolves
 
-    def find(self, sentence: Sentence, previous: Sequence[Sentence]) -> Label | None:
+    def find(self, sentence: Sentence, previous: Sequence[Sentence]) -> ScopedLabel | None:
         """Return the label that ``sentence`` is if it makes no claim, or None. A label that names nothing but a part of
         the reply ("Answer:") or a list of sources doesn't count."""
         text = sentence.text
@@ -69,7 +69,7 @@ class LabelFinder:
             return None
         if ROW.match(text):
             is_head = not (previous and continues_table(previous[-1])) and has_words(sentence.plain)
-            return Label(Scope.TABLE) if is_head else None
+            return ScopedLabel(LabelScope.TABLE) if is_head else None
         harmless, titled = self._harmless, is_title(sentence)
         announces = harmless.announces(sentence.plain)
         if not (titled or announces or _COLONS.search(text)):
@@ -78,11 +78,11 @@ class LabelFinder:
         if not has_words(told) or harmless.names_part(told) or self._sources.is_title(told):
             return None
         if titled:
-            return Label(Scope.SECTION, level=title_level(sentence), is_numbered=harmless.is_numbered(told))
+            return ScopedLabel(LabelScope.SECTION, level=title_level(sentence), is_numbered=harmless.is_numbered(told))
         if COLON.search(told):
             is_lead_in = announces or not harmless.refusal(told)
-            return Label(Scope.NEXT, announces=announces) if is_lead_in else None
-        return Label(Scope.REPLY, announces=True) if announces else None
+            return ScopedLabel(LabelScope.NEXT, announces=announces) if is_lead_in else None
+        return ScopedLabel(LabelScope.REPLY, announces=True) if announces else None
 
     def refuses(self, sentence: Sentence, label: Sentence) -> bool:
         """Return whether ``sentence`` is a refusal to tell what the user asked about the thing that ``label`` names."""

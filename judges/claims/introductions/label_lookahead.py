@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from judges.claims.claim_context import asked_sentence, continues_table, indent_after, is_numbered, starts_item
-from judges.claims.label_scopes import Label, Scope
+from judges.claims.introductions.label_scopes import LabelScope, ScopedLabel
 from judges.protocols import SentenceSplitter
 from judges.text.markdown import ROW
 from judges.types import Sentence
@@ -21,10 +21,10 @@ _MAX_HELD = 64
 """The maximum number of sentences that are held back. If a label introduces nothing in these, it is a claim."""
 
 
-class SentenceReader(Protocol):
+class LabelReader(Protocol):
     """Reads one sentence of a reply at a time. ``previous`` holds the sentences before it, in order."""
 
-    def label_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> Label | None:
+    def label_of(self, sentence: Sentence, previous: Sequence[Sentence]) -> ScopedLabel | None:
         """Return the label that ``sentence`` is, or None if it is no label or makes a claim."""
         ...
 
@@ -42,7 +42,7 @@ class _Held(Struct):
     ``place`` is its position among the sentences."""
 
     sentence: Sentence
-    label: Label | None
+    label: ScopedLabel | None
     place: int
     introduces: bool | None
 
@@ -59,7 +59,7 @@ class LabelLookahead:
         question: the question that the reply answers.
     """
 
-    def __init__(self, splitter: SentenceSplitter, reader: SentenceReader, *, question: str = "") -> None:
+    def __init__(self, splitter: SentenceSplitter, reader: LabelReader, *, question: str = "") -> None:
         self._splitter = splitter
         self._reader = reader
         self._before = [asked_sentence(question)] if question else []
@@ -113,16 +113,16 @@ class LabelLookahead:
                 held.introduces = paused and held.label.announces
         return self._known()
 
-    def _settle(self, held: _Held, sentence: Sentence, label: Label | None, *, states: bool) -> None:
+    def _settle(self, held: _Held, sentence: Sentence, label: ScopedLabel | None, *, states: bool) -> None:
         """Decide whether a held label introduces ``sentence``, if this is certain."""
         ends = False
         match held.label:
-            case Label(scope=Scope.SECTION) as heading:
+            case ScopedLabel(scope=LabelScope.SECTION) as heading:
                 ends = label is not None and heading.ends(label)
                 states = states or (label is None and self._reader.refuses(sentence, held.sentence))
-            case Label(scope=Scope.TABLE):
+            case ScopedLabel(scope=LabelScope.TABLE):
                 ends = ROW.match(sentence.text) is None or not continues_table(self._before[-1])
-            case Label(scope=Scope.NEXT) if any(map(str.isalnum, sentence.plain)):
+            case ScopedLabel(scope=LabelScope.NEXT) if any(map(str.isalnum, sentence.plain)):
                 ends = self._is_sibling(held, sentence)
                 if label is not None and not ends:
                     held.label, held.place = label, len(self._before)

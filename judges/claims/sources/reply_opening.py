@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from judges.claims.claim_context import starts_item
 from judges.claims.harmless import HarmlessText
-from judges.claims.source_names import SourceNames
+from judges.claims.sources.source_names import SourceNames
 from judges.text.fragments import Fragment, FragmentKind, spoken
 from judges.text.markdown import ROW
 from judges.types import Sentence

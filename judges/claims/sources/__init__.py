@@ -1,0 +1,1 @@
+"""Lists and citations of sources, which state nothing."""
