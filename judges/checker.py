@@ -93,7 +93,9 @@ class GroundingChecker:
         self._extractor = extractor
         self._given_features = features
         self._feature_cache = FeatureCache((features or default_features).prepare)
-        self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
+        default_splitter = partial(IncrementalSplitter, max_chars=max_sentence_chars)
+        self._splitter = splitter or default_splitter
+        self._value_splitter = splitter or partial(default_splitter, markdown=False)
         self._cutter = DocumentCutter(self._splitter)
         self._windowing = windowing
         self._start_lock = asyncio.Lock()
@@ -264,9 +266,10 @@ class GroundingChecker:
                 record = escalation.calls.append
                 extractor = DecomposingClaimExtractor(extractor, self._llm, timeout_s=limit, record=record)
         asked = "" if is_json else question
-        splitter = self._splitter
+        splitter, value_splitter = self._splitter, self._value_splitter
         if label_reader is not None:
-            splitter = partial(_with_lookahead, self._splitter, label_reader, asked)
+            splitter = partial(_with_lookahead, splitter, label_reader, asked)
+            value_splitter = partial(_with_lookahead, value_splitter, label_reader, asked)
         reader: JsonReply | PrefilledReply | None = None
         json_reply = None
         if prefill.strip():
@@ -279,7 +282,9 @@ class GroundingChecker:
                 question=asked,
             )
         if is_json and not opens_json(prefill):  # the rest of a JSON value isn't JSON
-            reader = json_reply = JsonReply(splitter, extractor, HarmlessText(known), prose_extractor=reader)
+            reader = json_reply = JsonReply(
+                splitter, extractor, HarmlessText(known), prose_extractor=reader, value_splitter=value_splitter
+            )
         return ReplyCheck(
             splitter=reader or splitter(),
             extractor=reader or extractor,

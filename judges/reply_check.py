@@ -355,7 +355,8 @@ def _with_corrections(verdict: SentenceVerdict) -> Sentence:
     sentence = verdict.sentence
     text = str(corrected_sentence(verdict, mark=str)) + sentence.text[len(sentence.text.rstrip()) :]
     span = Span(sentence.span.start, sentence.span.start + len(text))
-    return structs.replace(sentence, text=text, span=span, plain=plain_code(text) if sentence.in_code else plain(text))
+    read = plain_code(text) if sentence.in_code else plain(text, sentence.marks)
+    return structs.replace(sentence, text=text, span=span, plain=read)
 
 
 def _is_sentence(text: str) -> bool:

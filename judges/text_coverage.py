@@ -4,9 +4,9 @@ It is harmless if it is part of visible text or markup outside all claims."""
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
@@ -80,7 +80,7 @@ def partition(
     if json_reply is not None:
         found = _json_parts(sentence, claims, known, resolves, json_reply)
     else:
-        found = _sentence_parts(sentence.text, start, claims, known, resolves, in_code=sentence.in_code)
+        found = _sentence_parts(sentence, start, claims, known, resolves)
     return tuple(_merged(_changed(found, changes) if changes else found))
 
 
@@ -217,38 +217,42 @@ _NO_CLAIMS = _Claims(())
 
 
 def _sentence_parts(
-    text: str, offset: int, claims: _Claims, known: KnownText, resolves: Resolves | None, *, in_code: bool
+    sentence: Sentence, offset: int, claims: _Claims, known: KnownText, resolves: Resolves | None
 ) -> Iterator[Part]:
-    if in_code or _is_code(text):
+    text = sentence.text
+    if sentence.in_code or _is_code(text):
         return _code_parts(text, offset, claims, known)
-    found = list(_text_parts(text, offset, claims, known, resolves))
-    if kind := _formed_kind(text, offset, found, known, resolves):
+    read = partial(fragments, resolves=resolves, marks=sentence.marks)
+    found = list(_text_parts(text, offset, claims, known, read(text)))
+    if kind := _formed_kind(text, offset, found, known, read):
         return iter([Part(span=Span(offset, offset + len(text)), standing=Standing.UNJUDGED, kind=kind)])
     return iter(found)
 
 
 def _formed_kind(
-    text: str, offset: int, found: Sequence[Part], known: KnownText, resolves: Resolves | None
+    text: str, offset: int, found: Sequence[Part], known: KnownText, read: Callable[[str], Sequence[Fragment]]
 ) -> str | None:
     """Return the kind of unjudged markup that would form if all unjudged parts, or only the invisible characters, were
     left out; None if none would. Markup that a judge reads because clients may show it counts too if it is unjudged."""
     if all(part.standing is not Standing.UNJUDGED for part in found):
         return None
-    for piece in fragments(text, resolves):
+    for piece in read(text):
         if piece.kind not in _SHOWN and piece.spoken.strip():
             return piece.kind.value
     for gone in (frozenset(part.kind for part in found), frozenset([FragmentKind.INVISIBLE.value])):
         kept = [part.span for part in found if part.standing is not Standing.UNJUDGED or part.kind not in gone]
         rest = "".join(text[span.start - offset : span.end - offset] for span in kept)
         if len(rest) < len(text):
-            for piece in fragments(rest, resolves):
+            for piece in read(rest):
                 if piece.kind not in _SHOWN and not _is_quoted(rest, piece, known):
                     return piece.kind.value
     return None
 
 
-def _text_parts(text: str, offset: int, claims: _Claims, known: KnownText, resolves: Resolves | None) -> Iterator[Part]:
-    for piece in fragments(text, resolves):
+def _text_parts(
+    text: str, offset: int, claims: _Claims, known: KnownText, pieces: Sequence[Fragment]
+) -> Iterator[Part]:
+    for piece in pieces:
         start, end = offset + piece.start, offset + piece.end
         match piece.kind:
             case FragmentKind.TEXT:
@@ -315,11 +319,10 @@ def _json_parts(
         outside = (Standing.HARMLESS, None) if harmless else (Standing.UNJUDGED, JSON)
         yield from claims.parts(sentence.span.start, sentence.span.end, *outside)
     elif spoken.text == sentence.text:
-        start, in_code = sentence.span.start, spoken.in_code
-        yield from _sentence_parts(sentence.text, start, claims, known, resolves, in_code=in_code)
+        yield from _sentence_parts(spoken, sentence.span.start, claims, known, resolves)
     else:
         # With escapes, positions in the unescaped text do not match the raw text, so the piece has one standing.
-        found = list(_sentence_parts(spoken.text, 0, _NO_CLAIMS, known, resolves, in_code=spoken.in_code))
+        found = list(_sentence_parts(spoken, 0, _NO_CLAIMS, known, resolves))
         unjudged = next((part for part in found if part.standing is Standing.UNJUDGED), None)
         if unjudged is not None:
             yield Part(span=sentence.span, standing=Standing.UNJUDGED, kind=unjudged.kind)

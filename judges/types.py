@@ -70,6 +70,18 @@ class Chunk:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+class BlockMarks(StrEnum):
+    """How to read what looks like a mark of a list item, block quote or heading at the beginning of a sentence."""
+
+    MARKUP = "markup"
+    SIGNS = "signs"
+    """As markup, but a judge reads a mark before a number too, because it may be a sign ("> 25", "- 25")."""
+    TEXT = "text"
+    """As text, because clients show it, or may show it."""
+    CODE = "code"
+    """The whole sentence is an indented code block, so nothing in it is markup."""
+
+
 class Sentence(Struct, frozen=True, kw_only=True):
     """A sentence of the reply. ``text`` is the raw text of ``span`` plus the whitespace after it, so that joining a
     reply's sentences gives the reply. ``plain`` is the text to judge, without Markdown and surrounding whitespace."""
@@ -85,6 +97,7 @@ class Sentence(Struct, frozen=True, kw_only=True):
     introduces_nothing: bool = False
     """Whether the text after the sentence has nothing that the sentence can introduce. If it is a label, it is then a
     claim."""
+    marks: BlockMarks = BlockMarks.MARKUP
 
 
 class SentencesBefore(Sequence[Sentence]):

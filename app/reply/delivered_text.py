@@ -1,6 +1,7 @@
 """Builds the delivered text of a choice for each of its fields. Closes gaps where sentences are left out, inserts
 corrections, and chooses the text that replaces a blocked reply."""
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ DEFAULT_REPLACEMENT = "I can't answer that from the documents provided."
 """The text that replaces a blocked reply if the policies set no ``abstention_response``."""
 
 _BULLETS = "-*+•◦‣▪–—"
+_BEGINS_WITH_NUMBER = re.compile(r"[\W_]{0,64}\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> O
         return piece
     own = lead_of(piece.text)
     lead = left_out.then(own)
+    if not own.marker and _BEGINS_WITH_NUMBER.match(piece.text):  # the marker could be taken for a sign
+        lead = Lead(lead.gap)
     if opening:
         lead = Lead("", lead.marker)
     if lead == own:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from judges.claims.known_text import fold
 from judges.text.languages.rules import ClaimRules
 from judges.text.markdown import HEADING, ITEM, ROW
-from judges.types import Sentence, Span
+from judges.types import BlockMarks, Sentence, Span
 
 QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]{0,30}[)\]*_\s]{0,60}\Z")
 END = re.compile(r"[.!?…。！？｡؟۔।॥][\"'”’»“)\]」』】\s]*\Z")
@@ -21,6 +21,8 @@ _TITLE = re.compile(r"\s*(\*\*|__)(?P<title>[^*_\n]{1,80})\1:?\s*\Z")
 _NUMBERED = re.compile(r"\s*\(?\d{1,3}[.)]")
 _NUMBER = re.compile(r"\A\s*+(?:>\s?){0,8}\(?(\d{1,3})[.)](?!\S)")
 _LETTER = re.compile(r"\A\s*+(?:>\s?){0,8}\(?([A-Za-z])\)(?!\S)")
+_SHOWN_NUMBER = re.compile(r"\A\s*+(?:>\s?){0,8}(?:\(|[A-Za-z]\))")
+"""A number that isn't one of a list item in Markdown, so that it is part of the claim."""
 _NUMBERING = re.compile(r"\W*(?:(?P<digits>\d{1,3}(?:\.\d{1,3}){0,3})|(?P<letters>[ivx]{1,5}|[a-z]))[.)](?=\W)")
 _ROMAN_LISTED = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx"
 _ROMAN = _ROMAN_LISTED.split()
@@ -193,6 +195,8 @@ class ContextFinder:
     def unexpected_number(sentence: Sentence, previous: Sequence[Sentence], *, label: bool = False) -> str:
         """Return the number of a list item (or, with ``label``, of a label) if the number before it is missing ("8."
         without a "7."). Otherwise, and for the first number, return ""."""
+        if not label and (sentence.marks is BlockMarks.TEXT or _SHOWN_NUMBER.match(sentence.text)):
+            return ""
         numbers = _numbers_of(sentence.text, sentence.plain if label else "")
         if not numbers:
             return ""

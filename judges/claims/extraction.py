@@ -123,7 +123,7 @@ class HeuristicClaimExtractor:
             return [_claim(sentence, clause) for clause in self._comments(sentence.text)]
         if ROW.match(sentence.text):
             return self._row(sentence, previous)
-        pieces = fragments(sentence.text, self._resolves)
+        pieces = fragments(sentence.text, self._resolves, sentence.marks)
         number = self._contexts.unexpected_number(sentence, previous)
         begins = self._opening.begins_after(previous) if begins is None else begins
         clauses = self._clauses_of(sentence, pieces, begins=begins)
@@ -168,7 +168,7 @@ class HeuristicClaimExtractor:
         key = (sentence.index, sentence.text, begins)
         found = self._clauses.get(key)
         if found is None:
-            pieces = pieces or fragments(sentence.text, self._resolves)
+            pieces = pieces or fragments(sentence.text, self._resolves, sentence.marks)
             found = self._clauses[key] = tuple(self._find_clauses(sentence, pieces, begins=begins))
         return found
 

@@ -59,10 +59,12 @@ class JsonReply:
     """Reads one JSON reply. Implements ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
 
     Args:
-        splitter: creates the splitter for one longer string, which is unescaped first.
+        splitter: creates the splitter for prose.
         extractor: finds the claims in the sentences of a longer string.
         harmless: distinguishes keys that are labels from keys that state something.
         prose_extractor: finds the claims if the reply isn't JSON. Defaults to ``extractor``.
+        value_splitter: creates the splitter for a longer string. Defaults to ``splitter``, which then also splits a
+            reply that isn't JSON.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class JsonReply:
         harmless: HarmlessText,
         *,
         prose_extractor: ClaimExtractor | None = None,
+        value_splitter: Callable[[], SentenceSplitter] | None = None,
     ) -> None:
         self._new_splitter = splitter
+        self._new_value_splitter = value_splitter or splitter
         self._extractor = extractor
         self._prose_extractor = prose_extractor or extractor
         self._harmless = harmless
@@ -274,7 +278,7 @@ class JsonReply:
             return []
         sentences: list[Sentence] = []
         if value.splitter is None:
-            value.splitter = self._new_splitter()
+            value.splitter = self._new_value_splitter()
             sentences += self._key(value.places[0], value)
         text = "".join(value.characters[value.fed :])
         value.fed = len(value.characters)

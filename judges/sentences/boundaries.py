@@ -3,6 +3,7 @@
 import re
 from enum import Enum, auto
 
+from judges.sentences.blocks import BlockStructure
 from judges.sentences.lookahead import LINE_ENDS, LineKind, Lookahead
 from judges.text.languages.rules import SplitRules
 
@@ -170,13 +171,14 @@ _AFTER_MARK = frozenset("\"'”’»*_~¹²³⁰⁴⁵⁶⁷⁸⁹")
 _CITES = frozenset("[【")
 _COLONS = frozenset(":：")
 _MARKUP = frozenset("*_~\"'“„‘‚«»([{¿¡")
-_INDENT = frozenset(" \t>")
-_BLANK = frozenset(" ")
+_INDENT = frozenset(" \t")
+_AFTER_FENCE = frozenset("\r\n \t")
 _OPEN_ENDED = frozenset(".!?…,;&+/–-，、；")
 """Characters that, before a line feed, show that the sentence continues or that a full stop doesn't end it."""
 _MAX_CLOSERS = 16
 _MAX_MARKUP = 6
-_MAX_FENCE_SPACE = 8
+_MAX_FENCE_SPACE = 1000
+_MAX_INDENT = 3
 _OPENING = 40
 _LINE = 48
 
@@ -188,9 +190,10 @@ class BoundaryDetector:
     the result is not certain yet, the method raises MoreTextNeeded and leaves the state unchanged.
     """
 
-    def __init__(self, ahead: Lookahead, rules: SplitRules) -> None:
+    def __init__(self, ahead: Lookahead, rules: SplitRules, blocks: BlockStructure) -> None:
         self._ahead = ahead
         self._rules = rules
+        self._blocks = blocks
         self._open = Enclosures()
 
     def reset(self) -> None:
@@ -213,18 +216,26 @@ class BoundaryDetector:
         """Return the end of a sentence that ends with its line, because the line is a separate block."""
         return self._ahead.skip_space(at)
 
-    def fence(self, at: int, marker: str) -> int | None:
+    def fence(self, at: int, marker: str, column: int) -> int | None:
         """Return the end of a sentence that ends with a line of a code block. If the next line closes the block, this
-        is the end of the block.
+        is the end of the block. The block also ends before a line that is indented less than its list item.
         """
         ahead = self._ahead
+        if ahead.text[at] != "\n":
+            return None
         line = ahead.skip(at + 1, _INDENT, _MAX_FENCE_SPACE)
-        run = ahead.run(line, marker[0])
+        if ahead.char(line) in ("", "\r", "\n"):
+            return None
+        indent = len(ahead.text[at + 1 : line].expandtabs(4)) - column
+        if indent < 0:
+            return line
+        run = ahead.run(line, marker[0]) if indent <= _MAX_INDENT else 0
         if run < len(marker):
             return None
-        end = ahead.skip(line + run, _BLANK, _MAX_FENCE_SPACE)
-        if end >= ahead.limit or ahead.char(end) not in ("\r", *LINE_ENDS):
+        end = ahead.skip(line + run, _INDENT, _MAX_FENCE_SPACE)
+        if end >= ahead.limit or ahead.char(end) not in _AFTER_FENCE:
             return None
+        self._blocks.lost = self._blocks.lost or ahead.char(end) in _INDENT
         return ahead.skip_space(end)
 
     def _line_end(self, at: int) -> int | None:
@@ -234,15 +245,20 @@ class BoundaryDetector:
             return after
         if not ahead.char(after):
             return None
-        if ahead.lines(at, after) > 1 or ahead.block(after)[0] is not LineKind.TEXT or ahead.definition(after):
+        if ahead.lines(at, after) > 1:
             return after
-        continues = self._open.at(at - ahead.start) or self._line_continues(at, after)
-        return None if continues else after
+        line = self._blocks.line(ahead.text[at:after], after)
+        if (line.kind is not LineKind.TEXT and not line.continues) or ahead.definition(after):
+            return after
+        is_open = bool(self._open.at(at - ahead.start)) and not line.continues
+        return None if is_open or self._line_continues(at, after, is_text=line.continues) else after
 
-    def _line_continues(self, at: int, after: int) -> bool:
+    def _line_continues(self, at: int, after: int, *, is_text: bool) -> bool:
         line = self._ahead.text[max(self._ahead.start, at - _LINE) : at].rstrip()
         if line[-1:] in _COLONS:
             return False
+        if is_text or self._ahead.char(after) == "`":  # a line of code in a paragraph, which is read as one text
+            return True
         last = line.split()[-1:]
         return (
             line[-1:] in _OPEN_ENDED

@@ -7,8 +7,6 @@ from judges.text.link_patterns import LINK_DEFINITION, OPEN_LINK_DEFINITION
 from judges.text.marker_positions import CITATION
 
 LINE_ENDS = "\n\u2028\u2029"
-_BULLETS = frozenset("-*+•◦‣▪–—")
-_MAX_INFO = 80
 _MAX_CITATION = 72
 _MAX_URL = 300
 _MAX_WORD = 24
@@ -123,18 +121,6 @@ class Lookahead:
                 return end if CITATION.fullmatch(self.text, at, label or end) else None
         return None
 
-    def block(self, at: int) -> tuple[LineKind, str]:
-        """Return the kind of the line that begins at ``at`` and, for a fence, its marker."""
-        ch = self.char(at)
-        if ch in ("`", "~"):
-            run = self.run(at, ch)
-            return (LineKind.FENCE, ch * run) if run >= 3 and self._is_info(at + run, ch) else (LineKind.TEXT, "")
-        if ch == "|" or (ch == "#" and self._is_heading(at)) or (ch in ("-", "_", "=") and self.run(at, ch, 3) == 3):
-            return LineKind.LINE, ""
-        if ch == ">" or self._is_item(at, ch):
-            return LineKind.ITEM, ""
-        return LineKind.TEXT, ""
-
     def definition(self, at: int) -> int | None:
         """Return the end of the link definition that begins in the line at ``at``, or None if none does."""
         self.char(at)
@@ -142,37 +128,3 @@ class Lookahead:
         if known and known.end() == len(self.text) < self.limit and not self.ended:
             raise MoreTextNeeded
         return found.end() if (found := LINK_DEFINITION.match(self.text, at, self.limit)) else None
-
-    def _is_heading(self, at: int) -> bool:
-        run = self.run(at, "#", 7)
-        return run < 7 and (not self.char(at + run) or self.char(at + run).isspace())
-
-    def _is_info(self, at: int, fence: str) -> bool:
-        """Return whether the rest of the line can be the info string of a fence. If the marks open inline code, the
-        rest contains the closing marks, so it can't be an info string."""
-        for end in range(at, at + _MAX_INFO):
-            ch = self.char(end)
-            if not ch or ch in LINE_ENDS:
-                return True
-            if ch == fence:
-                return False
-        return True
-
-    def _is_item(self, at: int, ch: str) -> bool:
-        if ch in _BULLETS:
-            return self._is_blank(at + 1)
-        opened = ch == "("
-        at += opened
-        label = 0
-        while label < 3 and self.char(at + label).isdecimal():
-            label += 1
-        if not label and self.char(at).isascii() and self.char(at).isalpha():
-            label = 1
-        return (
-            bool(label)
-            and self.char(at + label) in ((")",) if opened else (".", ")"))
-            and self._is_blank(at + label + 1)
-        )
-
-    def _is_blank(self, at: int) -> bool:
-        return self.char(at) in (" ", "\t")

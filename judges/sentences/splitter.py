@@ -8,11 +8,12 @@ work per character is constant.
 import re
 from collections.abc import Sequence
 
+from judges.sentences.blocks import BlockStructure, Line
 from judges.sentences.boundaries import CHARACTERS, MARKS, BoundaryDetector
 from judges.sentences.lookahead import LINE_ENDS, LineKind, Lookahead, MoreTextNeeded
 from judges.text.languages.rules import LANGUAGES, split_rules
 from judges.text.markdown import plain, plain_code
-from judges.types import Sentence, Span
+from judges.types import BlockMarks, Sentence, Span
 
 _POINTS = re.compile("[" + re.escape("".join(MARKS) + CHARACTERS) + ":：" + LINE_ENDS + "]")
 _LINE_POINTS = re.compile(f"[{LINE_ENDS}]")
@@ -23,6 +24,7 @@ _HAS_END = re.compile(
     + r"](?:[\"'”’»“*_~)\]}）】」』¹²³⁰⁴⁵⁶⁷⁸⁹\s]|\[[^\[\]]{1,60}\]|【[^【】]{1,60}】){0,16}\Z"
 )
 _TAIL = 1000
+_MAX_INDENT = 200
 
 
 class IncrementalSplitter:
@@ -34,20 +36,31 @@ class IncrementalSplitter:
         max_chars: maximum length of a sentence in characters. A longer sentence is cut at whitespace (code at the end
             of a line), or within a word if there is no whitespace.
         languages: codes of the abbreviation tables to use.
+        markdown: whether the text is Markdown. Otherwise, clients may show block marks and fences as text.
+        begins_line: whether the text begins a line. Otherwise, it continues the line of another text.
     """
 
-    def __init__(self, *, max_chars: int = 4000, languages: Sequence[str] = LANGUAGES) -> None:
+    def __init__(
+        self,
+        *,
+        max_chars: int = 4000,
+        languages: Sequence[str] = LANGUAGES,
+        markdown: bool = True,
+        begins_line: bool = True,
+    ) -> None:
         if max_chars < 1:
             raise ValueError(f"max_chars must be at least 1, not {max_chars}")
         self._max_chars = max_chars
         self._ahead = Lookahead(max_chars)
-        self._boundaries = BoundaryDetector(self._ahead, split_rules(tuple(languages)))
+        self._blocks = BlockStructure(self._ahead, markdown=markdown)
+        self._boundaries = BoundaryDetector(self._ahead, split_rules(tuple(languages)), self._blocks)
         self._index = 0
         self._offset = 0  # position of the buffered text in the reply
         self._at = 0  # how far the buffered text has been scanned
         self._block: LineKind | None = None
-        self._fence = ""
-        self._on_new_line = True
+        self._line = Line(LineKind.TEXT)
+        self._on_new_line = begins_line
+        self._gap = ""  # whitespace at the end of the preceding sentence
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Add a delta. Return the sentences that are now complete. Raises RuntimeError after ``flush``."""
@@ -74,8 +87,9 @@ class IncrementalSplitter:
         self._ahead.drop(arrived)
         self._offset += arrived
         self._at = 0
-        self._block, self._fence, self._on_new_line = None, "", True
+        self._block, self._on_new_line, self._gap = None, True, ""
         self._boundaries.reset()
+        self._blocks.reset()
         self._ahead.ended = False
         return sentences
 
@@ -89,6 +103,7 @@ class IncrementalSplitter:
             pass
         if done := min(self._ahead.start, self._at):
             self._ahead.drop(done)
+            self._blocks.drop(done)
             self._offset += done
             self._at -= done
         return sentences
@@ -113,19 +128,26 @@ class IncrementalSplitter:
         return self._cut(limit) if self._ahead.char(limit) else None
 
     def _begin(self) -> None:
-        first = self._ahead.skip_space(self._ahead.start)
-        block, fence = LineKind.TEXT, ""
-        if self._on_new_line or self._ahead.lines(self._ahead.start, first):
-            block, fence = self._ahead.block(first)
-            if block in (LineKind.TEXT, LineKind.ITEM) and (end := self._ahead.definition(first)):
-                block, first = LineKind.DEFINITION, end - 1
-        self._block, self._fence = block, fence
+        start = self._ahead.start
+        first = self._ahead.skip_space(start)
+        line = Line(LineKind.TEXT, BlockMarks.TEXT)
+        if self._on_new_line or self._ahead.lines(start, first):
+            line = self._blocks.line(self._gap + self._ahead.text[start:first], first)
+        block = line.kind
+        if line.marks is not BlockMarks.CODE and block in (LineKind.TEXT, LineKind.ITEM):
+            block, first = self._definition(block, first)
+        self._block, self._line = block, line
         self._at = max(self._at, first)
+
+    def _definition(self, block: LineKind, first: int) -> tuple[LineKind, int]:
+        """Return the kind of block, and the position of its last character if it is a link definition."""
+        end = self._ahead.definition(first)
+        return (LineKind.DEFINITION, end - 1) if end else (block, first)
 
     def _decide(self, at: int) -> int | None:
         match self._block:
             case LineKind.FENCE:
-                return self._boundaries.fence(at, self._fence)
+                return self._boundaries.fence(at, self._line.fence, self._line.column)
             case LineKind.LINE:
                 return self._boundaries.line(at)
             case _:
@@ -148,12 +170,15 @@ class IncrementalSplitter:
             index=self._index,
             text=text,
             span=Span(self._offset + start, self._offset + end),
-            plain=plain_code(text) if in_code else plain(text),
+            plain=plain_code(text) if in_code else plain(text, self._line.marks),
             in_code=in_code,
             complete=complete,
+            marks=self._line.marks,
         )
         self._index += 1
-        self._on_new_line = self._ahead.lines(start + len(text.rstrip()), end) > 0
+        last = start + len(text.rstrip())
+        self._on_new_line = self._ahead.lines(last, end) > 0
+        self._gap = _shortened(self._ahead.text[last:end] if text.strip() else self._gap + text)
         self._ahead.start = end
         return sentence
 
@@ -166,3 +191,10 @@ class IncrementalSplitter:
             self._block = None
         elif self._block is LineKind.FENCE:
             self._at = end - 1  # so that the first line after the cut is recognised
+
+
+def _shortened(gap: str) -> str:
+    """Return whitespace with the same meaning as ``gap``, but at most one blank line and a limited indentation."""
+    line = max(gap.rfind("\n"), gap.rfind("\r")) + 1
+    is_blank = gap.count("\n", 0, line) > 1 or gap.count("\r", 0, line) > 1 + gap.count("\n", 0, line)
+    return ("\n\n" if is_blank else gap[max(0, line - 2) : line]) + gap[line : line + _MAX_INDENT]

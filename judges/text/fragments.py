@@ -63,7 +63,7 @@ _OTHER_TAGS: Final = frozenset(_OTHER_TAGS_LISTED.split())
 _INLINE_TAGS_LISTED = (
     "a abbr b big cite code dfn em font i ins kbd label mark q rt ruby samp small span strong time tt u var wbr"
 )
-_INLINE_TAGS: Final = frozenset(_INLINE_TAGS_LISTED.split())
+INLINE_TAGS: Final = frozenset(_INLINE_TAGS_LISTED.split())
 """Elements that may be inside a word; all others separate words."""
 _FENCE = re.compile(r"^[ \t>]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
 
@@ -149,7 +149,7 @@ def markup_fragments(text: str, start: int, end: int, resolves: Resolves | None)
     if name not in _SHOWN_TAGS:
         is_marker = name not in _OTHER_TAGS and resolves is not None and resolves(tag[0])
         return [Fragment(start, stop, FragmentKind.MARKER if is_marker else FragmentKind.STRUCK)]
-    said = "" if name in _INLINE_TAGS else "^" if name == "sup" and tag[0][1] != "/" else " "
+    said = "" if name in INLINE_TAGS else "^" if name == "sup" and tag[0][1] != "/" else " "
     attributes = tag["attributes"].strip().rstrip("/").rstrip()
     if not attributes:
         return [Fragment(start, stop, FragmentKind.SYNTAX, said)]

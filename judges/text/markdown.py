@@ -1,8 +1,9 @@
 """Parses Markdown and HTML into fragments that cover every character, and into the text that a judge reads."""
 
-import html
 import re
+import sys
 from collections.abc import Iterator, Sequence
+from html.entities import html5
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from judges.text.fragments import (
 )
 from judges.text.link_patterns import DEEP_DESTINATION, DESTINATION, FOOTNOTE, LINK_DEFINITIONS, REFERENCE
 from judges.text.marker_positions import CITATION, misplaced_markers
+from judges.types import BlockMarks
 
 ROW: Final = re.compile(r"\s*\|")
 HEADING: Final = re.compile(r"\s*#{1,6}(?:[ \t]|\Z)")
@@ -31,7 +33,11 @@ ITEM: Final = re.compile(
 )
 
 _BLOCK = re.compile(rf"(?:\s*>){{0,8}}(?:\s*#{{1,6}}[ \t]+|{ITEM.pattern})?(?:\s*\Z)?")
-_PREFIX_PARTS = re.compile(r"(?P<ordinal>\d{1,9}|[A-Za-z](?=\)))|(?P<symbol>\[[ xX]\][ \t]*)")
+_PREFIX_PARTS = re.compile(
+    r"(?P<text>\((?:\d{1,9}|[A-Za-z])\)|[A-Za-z]\))|(?P<ordinal>\d{1,9})|(?P<symbol>\[[ xX]\][ \t]*)"
+    r"|(?P<sign>[-*+>])|(?P<dash>[•◦‣▪–—])"
+)
+"""The parts of a prefix. Clients show numbers in other forms than "1." or "1)" as text."""
 _RULE = re.compile(r"\s*(?:[-_*=]\s*){3,}\Z")
 
 _BRACKETS = "|".join(
@@ -53,29 +59,31 @@ _TOKEN = re.compile(
     r"|(?P<loose>\\&(?=#)|&#(?:[0-9]{1,7}|[xX][0-9a-fA-F]{1,6})(?![0-9a-fA-F;]))"
     r"|\\(?!<[a-zA-Z/!?])(?P<escaped>[!-/:-@\[-`{-~])"
     r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});)"
-    r"|(?P<quote>\n[ \t]{0,8}(?:>[ \t]?){1,8})"
     r"|(?P<marks>\*+|_+|~+)"
     r"|(?P<angle><[^<>\n]{1,120}>)"
 )
 _INNER = re.compile(_BRACKET)
 _MARKING = frozenset(["cite", "bracket", "nested", "angle", "markup", "note"])
 """Tokens that may be citation markers."""
-_MARKED = re.compile(r"[`*_~<\\\[\](【［（〔⟨{&]|\n[ \t]{0,8}>")
+_MARKED = re.compile(r"[`*_~<\\\[\](【［（〔⟨{&]")
 """Every token of inline Markdown contains at least one of these characters; most sentences contain none."""
 _UNMARKED = re.compile(r"[a-zA-Z](?!\))[^\x00-\x1f\x7f-\U0010ffff`*_~<\\\[\]({&]*\n*\Z")
 """Matches text without markup and invisible characters. Most sentences are such text."""
 _MAX_LINE_CHARS = 2000
 """The maximum number of characters in which the line above a link definition is searched."""
+_FIRST_WORD = re.compile(r"[^\W_]")
+_MAX_SYMBOLS = 64
+_CONTROL = re.compile("[\x7f-\x9f]")
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 _CELL = re.compile(r"(?<!\\)\|")
 
 
-def plain(text: str) -> str:
+def plain(text: str, marks: BlockMarks = BlockMarks.MARKUP) -> str:
     """Return the plain text of a sentence or block of Markdown. Markup and citations are removed, link texts and code
     are kept, and whitespace is collapsed. The result is "" if nothing is left, as for a rule or a single marker."""
     if ROW.match(text):
         return ", ".join(cell for cell in cells(text) if cell)
-    return spoken(fragments(text))
+    return spoken(fragments(text, marks=marks))
 
 
 def plain_code(text: str) -> str:
@@ -98,23 +106,26 @@ def verbalise_row(header: Sequence[str], values: Sequence[str]) -> str:
     return "; ".join(f"{name}: {value}" if name else value for name, value in zip(names, values, strict=True) if value)
 
 
-def fragments(text: str, resolves: Resolves | None = None) -> list[Fragment]:
+def fragments(text: str, resolves: Resolves | None = None, marks: BlockMarks = BlockMarks.MARKUP) -> list[Fragment]:
     """Return the fragments of a sentence or block of Markdown; they cover it without overlapping. ``resolves``
     distinguishes citation markers from other brackets. Without it, everything that looks like a marker is one;
-    documents are read this way, because their markers cite other texts."""
+    documents are read this way, because their markers cite other texts. ``marks`` tells how to read block marks at the
+    beginning."""
     if _UNMARKED.match(text):
         return [Fragment(0, len(text), FragmentKind.TEXT, text)]
+    if marks is BlockMarks.CODE:
+        return list(text_fragments(text, 0, len(text)))
     if ROW.match(text):
         return _settled(text, list(_row(text, resolves)), resolves)
     if _RULE.match(text):
         return [Fragment(0, len(text), FragmentKind.SYNTAX)]
-    return _settled(text, _block_fragments(text, resolves), resolves)
+    return _settled(text, _block_fragments(text, resolves, marks), resolves)
 
 
-def _block_fragments(text: str, resolves: Resolves | None) -> list[Fragment]:
+def _block_fragments(text: str, resolves: Resolves | None, marks: BlockMarks) -> list[Fragment]:
     block = _BLOCK.match(text)
     start = block.end() if block else 0
-    found = [*_block(text, start)]
+    found = [*_block(text, start, marks)]
     for definition in LINK_DEFINITIONS.finditer(text) if "]:" in text and not FOOTNOTE.match(text) else ():
         if definition.start("label") >= start and begins_paragraph(text, definition.start("label"), start):
             found += _inline(text, start, definition.start("label"), resolves)
@@ -206,19 +217,42 @@ def _definition(found: re.Match[str], resolves: Resolves | None) -> Iterator[Fra
         yield Fragment(at, found.end(), FragmentKind.SYNTAX, " ")
 
 
-def _block(text: str, end: int) -> Iterator[Fragment]:
-    """Yield the prefix of a block: block quote marks, hashes, a bullet or a number, and a check box."""
-    at = 0
+def _block(text: str, end: int, marks: BlockMarks) -> Iterator[Fragment]:
+    """Yield the prefix of a block: block quote marks, hashes, a bullet or a number, and a check box. A mark that may be
+    a sign is read before a number."""
+    at, counts = 0, _begins_with_number(text, end)
+    is_text, told = marks is BlockMarks.TEXT, False
+    shown = {"text", *(["dash"] if counts else []), *(["sign"] if counts and marks is BlockMarks.SIGNS else [])}
     for found in _PREFIX_PARTS.finditer(text, 0, end):
-        yield from _gap(at, found.start())
-        yield Fragment(*found.span(), FragmentKind(found.lastgroup or "text"))
+        kind = found.lastgroup or "text"
+        yield from _prefix_gap(text, at, found.start(), shown=is_text or told)
+        told = kind in shown or (is_text and kind != "symbol")
+        if told:
+            yield Fragment(*found.span(), FragmentKind.TEXT, found[0])
+        elif kind in ("sign", "dash"):
+            yield from _gap(*found.span())
+        else:
+            yield Fragment(*found.span(), FragmentKind(kind))
         at = found.end()
-    yield from _gap(at, end)
+    yield from _prefix_gap(text, at, end, shown=is_text or told)
+
+
+def _begins_with_number(text: str, at: int) -> bool:
+    """Return whether the first word at or after ``at`` begins with a digit or another numeral."""
+    first = _FIRST_WORD.search(text, at, at + _MAX_SYMBOLS)
+    return first is not None and first[0].isnumeric()
 
 
 def _gap(start: int, end: int) -> Iterator[Fragment]:
     if end > start:
         yield Fragment(start, end, FragmentKind.SYNTAX)
+
+
+def _prefix_gap(text: str, start: int, end: int, *, shown: bool) -> Iterator[Fragment]:
+    if shown and end > start:
+        yield Fragment(start, end, FragmentKind.TEXT, text[start:end])
+    else:
+        yield from _gap(start, end)
 
 
 def _inline(text: str, start: int, end: int, resolves: Resolves | None) -> Iterator[Fragment]:
@@ -302,19 +336,23 @@ def _simple_token(found: re.Match[str]) -> list[Fragment] | None:
                 Fragment(start + 1, stop, FragmentKind.TEXT, found["escaped"]),
             ]
         case "entity":
-            character = html.unescape(found[0])
-            shown = not INVISIBLE_CHARACTERS.fullmatch(character)
-            return [
-                Fragment(
-                    start, stop, FragmentKind.TEXT if shown else FragmentKind.INVISIBLE, character if shown else ""
-                )
-            ]
+            character = _decoded(found[0])
+            if _CONTROL.match(character) or INVISIBLE_CHARACTERS.fullmatch(character):
+                return [Fragment(start, stop, FragmentKind.INVISIBLE)]
+            return [Fragment(start, stop, FragmentKind.TEXT, character)]
         case "loose":  # an entity in HTML, but not in Markdown
             return [Fragment(start, stop, FragmentKind.STRUCK, found[0])]
-        case "quote":
-            return [Fragment(start, stop, FragmentKind.SYNTAX, "\n")]
         case _:
             return [mark_fragment(found.string, start, stop)]
+
+
+def _decoded(entity: str) -> str:
+    """Return the character of an entity, as CommonMark decodes it. A browser that reads the entity itself shows other
+    characters for the numbers of control characters. An unknown entity is shown as it is written."""
+    if entity[1] != "#":
+        return html5.get(entity[1:], entity)
+    number = int(entity[3:-1], 16) if entity[2] in "xX" else int(entity[2:-1])
+    return chr(number) if 0 < number <= sys.maxunicode and not 0xD800 <= number <= 0xDFFF else "\ufffd"
 
 
 def _bracket(found: re.Match[str], resolves: Resolves | None) -> list[Fragment] | None:
@@ -352,6 +390,9 @@ def _link(text: str, found: re.Match[str], end: int, resolves: Resolves | None) 
     after = found.end()
     if text[after] == "[":
         close = text.index("]", after) + 1
+        if target := DESTINATION.match(text, close, end):  # "[a]" and a link, unless the label in it is defined
+            shown = Fragment(found.start(), after, FragmentKind.STRAY_MARKER, text[found.start() : after])
+            return [shown, Fragment(after, close, FragmentKind.STRAY_MARKER, text[after:close]), *_destination(target)]
         reference = text[after:close]
         kind = (
             FragmentKind.MARKER if resolves is None or reference == "[]" or resolves(reference) else FragmentKind.LINK

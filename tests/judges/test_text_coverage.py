@@ -254,3 +254,59 @@ async def test_coverage_is_a_share_of_letters_and_digits() -> None:
     for sentence in [*reply.push(text), *reply.flush()]:
         await reply.check(sentence)
     assert reply.report().coverage == pytest.approx(letters("Wait24hours") / letters("Wait24hours" + "rmrflamp"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wait [][8](4) hours.",
+        "Wait [ ][8](4) hours.",
+        "Wait [about][8](4) hours.",
+        "Wait [the][8](faq.pdf) hours.",
+        "Wait [*at least*][24](4) hours.",
+        "Wait [24][8](4) hours.",
+        "Wait [a][b](4) hours.",
+        "Wait [24][1](faq.pdf).",
+        "Wait [a][8]() hours.",
+    ],
+)
+def test_link_after_brackets_is_unjudged(text: str) -> None:
+    assert unjudged(text)
+
+
+@pytest.mark.parametrize("entity", ["&#150;", "&#151;", "&#x96;", "&#X85;", "&#133;", "&#0128;", "&#159;", "&#127;"])
+def test_entity_of_a_control_character_is_unjudged(entity: str) -> None:
+    assert unjudged(f"Wait {entity}24 hours.") == [("invisible", entity)]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Wait &#8211;24 hours.", "Wait –24 hours."),
+        ("Wait &#x2212;24 hours.", "Wait −24 hours."),
+        ("Wait &lt; 24 hours.", "Wait < 24 hours."),
+        ("Wait &notit; 24 hours.", "Wait &notit; 24 hours."),
+        ("Wait &not24; hours.", "Wait &not24; hours."),
+        ("Wait &#0;24 hours.", "Wait \ufffd24 hours."),
+        ("Wait &#xD800;24 hours.", "Wait \ufffd24 hours."),
+        ("Wait &#9999999;24 hours.", "Wait \ufffd24 hours."),
+    ],
+)
+def test_entity_is_read_as_it_is_shown(text: str, read: str) -> None:
+    assert [claim.claim.text for verdict in asyncio.run(checked(text)) for claim in verdict.claims] == [read]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`Wait`\n`24 hours between doses.`",
+        "`Wait`\n`pip install lamp`",
+        "The code\n`pip install lamp`",
+        "`pip`\n`install`\n`lamp`",
+        "Never use\n``pip install lamp``",
+        "- `Wait`\n  `24 months.`",
+    ],
+)
+def test_lines_of_inline_code_in_a_paragraph_are_read_together(text: str) -> None:
+    claims = [claim.claim.text for verdict in asyncio.run(checked(text)) for claim in verdict.claims]
+    assert claims == [" ".join(text.removeprefix("- ").replace("`", "").split())]

@@ -74,7 +74,7 @@ class LabelFinder:
         announces = harmless.announces(sentence.plain)
         if not (titled or announces or _COLONS.search(text)):
             return None
-        told = spoken(fragments(text, self._resolves))
+        told = spoken(fragments(text, self._resolves, sentence.marks))
         if not has_words(told) or harmless.names_part(told) or self._sources.is_title(told):
             return None
         if titled:
@@ -86,4 +86,4 @@ class LabelFinder:
 
     def refuses(self, sentence: Sentence, label: Sentence) -> bool:
         """Return whether ``sentence`` is a refusal to tell what the user asked about the thing that ``label`` names."""
-        return self._harmless.refuses(spoken(fragments(sentence.text, self._resolves)), label.plain)
+        return self._harmless.refuses(spoken(fragments(sentence.text, self._resolves, sentence.marks)), label.plain)

@@ -376,10 +376,10 @@ def test_citation_before_the_first_statement_is_judged(before: str, text: str, c
 @pytest.mark.parametrize(
     ("text", "claim"),
     [
-        ("B) Children take 2.", "B. Children take 2."),
-        ("(c) Children take 2.", "C. Children take 2."),
-        ("A) Children take 2.", "Children take 2."),
-        ("i) Children take 2.", "Children take 2."),
+        ("B) Children take 2.", "B) Children take 2."),
+        ("(c) Children take 2.", "(c) Children take 2."),
+        ("A) Children take 2.", "A) Children take 2."),
+        ("i) Children take 2.", "i) Children take 2."),
     ],
 )
 def test_letter_of_an_item_is_judged_if_the_letter_before_is_missing(text: str, claim: str) -> None:

@@ -108,7 +108,7 @@ def test_claim_that_begins_in_the_prefill_is_not_correctable() -> None:
         ("Children never", " take 2.", ["Children never take 2.", "take 2."]),
         ("Children never", "\n\ntake 2.", ["Children never take 2.", "take 2."]),
         ("Children take", "\n\n20 tablets.", ["Children take 20 tablets.", "20 tablets."]),
-        ("Children take", "\n\n- 20 tablets.", ["Children take 20 tablets.", "20 tablets."]),
+        ("Children take", "\n\n- 20 tablets.", ["Children take - 20 tablets.", "- 20 tablets."]),
     ],
 )
 def test_last_line_of_a_prompt_is_read_as_an_instruction_and_as_a_beginning(

@@ -10,7 +10,8 @@ from judges.text.markdown import cells, plain, plain_code
         ("## Parental leave\n\n", "Parental leave"),
         ("- [x] **Done:** `a_b*c` ~~old~~\n", "Done: a_b*c old"),
         ("  12) Item\n", "Item"),
-        ("> quoted\n> twice", "quoted twice"),
+        ("> quoted", "quoted"),
+        ("quoted\n    > twice", "quoted > twice"),
         (
             'See [the *rules*](https://a.example/b_(c) "T") and [more][2] ![plan](x.png).',
             "See the rules and more .",
