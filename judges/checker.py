@@ -6,6 +6,7 @@ into evidence, and ``reply`` starts checking one reply against that evidence (se
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import inf
@@ -56,6 +57,7 @@ _RETRY_S = 5.0
 """Seconds to wait before retrying a remote judge that did not answer."""
 _DECOMPOSITION_SHARE = 0.4
 """Maximum share of a sentence's time limit that may be spent on decomposing the sentence."""
+_CODE_OR_HTML = re.compile(r"```|~~~|^[ \t]*<", re.MULTILINE)
 
 
 class GroundingChecker:
@@ -96,6 +98,7 @@ class GroundingChecker:
         default_splitter = partial(IncrementalSplitter, max_chars=max_sentence_chars)
         self._splitter = splitter or default_splitter
         self._value_splitter = splitter or partial(default_splitter, markdown=False)
+        self._rest_splitter = None if splitter else partial(_rest_splitter, default_splitter)
         self._cutter = DocumentCutter(self._splitter)
         self._windowing = windowing
         self._start_lock = asyncio.Lock()
@@ -280,6 +283,7 @@ class GroundingChecker:
                 may_instruct=may_instruct,
                 label_reader=label_reader,
                 question=asked,
+                reply_splitter=partial(self._rest_splitter, prefill) if self._rest_splitter else None,
             )
         if is_json and not opens_json(prefill):  # the rest of a JSON value isn't JSON
             reader = json_reply = JsonReply(
@@ -349,6 +353,12 @@ class GroundingChecker:
         if scorer is not None:
             self._feature_cache.get([window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
         return index
+
+
+def _rest_splitter(splitter: Callable[..., SentenceSplitter], prefill: str) -> SentenceSplitter:
+    """Return a splitter for the text after ``prefill``. If code or HTML may be open there, nothing is a mark."""
+    may_be_open = _CODE_OR_HTML.search(prefill) is not None
+    return splitter(begins_line=prefill.endswith("\n"), markdown=not may_be_open)
 
 
 def _with_lookahead(splitter: Callable[[], SentenceSplitter], reader: LabelReader, question: str) -> LabelLookahead:

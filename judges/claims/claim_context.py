@@ -31,6 +31,9 @@ _TITLES = frozenset("#*_")
 """Characters that a title can begin with."""
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 BOLD_LEVEL = 7
+_HTML_TITLE = re.compile(r"\s*<(?P<tag>b|strong|h[1-6])>[^<\n.!?]{1,80}</(?P=tag)>:?\s*\Z", re.IGNORECASE)
+_UNDERLINE = re.compile(r"\s{0,3}(?:-+|=+)\s*\Z")
+_BLANK_LINE = re.compile(r"\n[^\n\S]*\n")
 _MAX_TITLE_WORDS = 8
 _MAX_FRAGMENT_WORDS = 5
 """A claim with at most this many words may be a fragment that can't be understood without its heading."""
@@ -57,14 +60,15 @@ def last_question(text: str) -> str:
 
 
 class OuterLines(Struct, frozen=True):
-    """The lines that introduce a list item, nearest last: the heading, the parent item, and the lead-in that ends with
-    a colon. For any other sentence, only the heading."""
+    """The lines that introduce a list item or the text directly below them, nearest last: the heading, the parent item,
+    and the lead-in that ends with a colon. For a sentence that isn't ``introduced``, only the heading."""
 
     heading: str
     lines: tuple[str, ...] = ()
     nearest: str = ""
-    """The introducing line closest to the item, or the heading if there is none. Unlike ``lines``, this includes lines
+    """The introducing line closest to an item, or the heading if there is none. Unlike ``lines``, this includes lines
     that make no claim ("Here are the steps:")."""
+    introduced: bool = True
 
 
 class ContextFinder:
@@ -78,24 +82,47 @@ class ContextFinder:
     def above(self, sentence: Sentence, previous: Sequence[Sentence]) -> OuterLines:
         """Find the lines that introduce ``sentence`` among the ``previous`` sentences."""
         recent = [one for one in previous[-_MAX_LOOK_BACK:] if one.index >= 0]
-        listed, nearest = starts_item(sentence), ""
-        below, indent = sentence, indent_after(recent) if listed else 0
+        return self._above_item(sentence, recent) if starts_item(sentence) else self._above_text(sentence, recent)
+
+    def _above_item(self, sentence: Sentence, recent: Sequence[Sentence]) -> OuterLines:
+        listed, nearest = True, ""
+        below, indent = sentence, indent_after(recent)
         lines: list[str] = []
         for place in range(len(recent) - 1, -1, -1):
-            earlier = recent[place]
-            if is_title(earlier):
-                return OuterLines(self._heading(earlier), tuple(reversed(lines)), nearest or f"{earlier.plain}:")
+            earlier, before = recent[place], recent[:place]
+            if (title := _title_at(recent, place)) is not None:
+                return OuterLines(self._heading(title), tuple(reversed(lines)), nearest or f"{title.plain}:")
             if not listed:
                 continue
             before = recent[:place]
             parent = starts_item(earlier) and _is_above(earlier, indent_after(before), below, indent)
             if COLON.search(earlier.plain) or parent:
                 nearest = nearest or earlier.plain
-                lines += [] if self._rules.meta.match(fold(earlier.plain)) else [earlier.plain]
-                below, indent, listed = earlier, indent_after(before), parent
+                told = self._told(earlier)
+                lines += told
+                below, indent = earlier, indent_after(before)
+                listed = parent or (not told and bool(before) and COLON.search(before[-1].plain) is not None)
             elif not starts_item(earlier) and not (before and "\n" not in before[-1].text):
                 listed = False
         return OuterLines("", tuple(reversed(lines)), nearest)
+
+    def _above_text(self, sentence: Sentence, recent: Sequence[Sentence]) -> OuterLines:
+        """Find the lines that introduce a sentence that is no list item: those directly above its paragraph. A fragment
+        may also be further below, among other fragments and list items."""
+        place = _introduction_of(sentence, recent)
+        if place is not None and _title_at(recent, place) is None:
+            outer = self.above(recent[place], recent[:place])
+            lines = (*(outer.lines if outer.introduced else ()), *self._told(recent[place]))
+            return OuterLines(outer.heading, lines)
+        titles = (_title_at(recent, at) for at in range(len(recent) - 1, -1, -1))
+        title = next(filter(None, titles), None)
+        if title is None:
+            return OuterLines("", introduced=False)
+        return OuterLines(self._heading(title), nearest=f"{title.plain}:", introduced=place is not None)
+
+    def _told(self, line: Sentence) -> Sequence[str]:
+        """Return the text of a line that introduces others, unless it makes no claim."""
+        return () if self._rules.meta.match(fold(line.plain)) else (line.plain,)
 
     def context_of(
         self,
@@ -116,12 +143,12 @@ class ContextFinder:
             before: the preceding claim in the same sentence.
             above: the lines that introduce the sentence.
         """
-        contexts = [above.heading, *above.lines] if starts_item(sentence) else []
+        contexts = [above.heading, *above.lines] if above.introduced else []
         if points_back := self._points_back(text):
             contexts.append(self._referent(text, previous) if before is None else before)
         if any(contexts) or before is not None:
             return " ".join(dict.fromkeys(context for context in contexts if context)), ""
-        if question := question or self._question(previous):
+        if question := question or self._question(sentence, previous):
             return "", question
         if above.heading and (points_back or sum(map(has_words, text.split())) <= _MAX_FRAGMENT_WORDS):
             return above.heading, ""
@@ -182,12 +209,14 @@ class ContextFinder:
                 return sentence.plain, False
         return message, stated
 
-    def _question(self, previous: Sequence[Sentence]) -> str:
-        """Return the last question if no claim follows it, otherwise ""."""
-        for sentence in reversed(previous[-_MAX_LOOK_BACK:]):
-            if QUESTION.search(sentence.plain) or sentence.index < 0:
-                return sentence.plain
-            if is_title(sentence) or self._stated(sentence):
+    def _question(self, sentence: Sentence, previous: Sequence[Sentence]) -> str:
+        """Return the last question if no claim follows it, otherwise "". For a list item or a fragment, other items and
+        fragments may follow it."""
+        is_listed = _is_listed(sentence)
+        for earlier in reversed(previous[-_MAX_LOOK_BACK:]):
+            if QUESTION.search(earlier.plain) or earlier.index < 0:
+                return earlier.plain
+            if is_title(earlier) or (self._stated(earlier) and not (is_listed and _is_listed(earlier))):
                 break
         return ""
 
@@ -295,6 +324,40 @@ def is_title(sentence: Sentence) -> bool:
         return False
     words = _TITLE_NUMBER.sub("", title["title"])
     return len(words.split()) <= _MAX_TITLE_WORDS and not END.search(words) and not any(ch.isdecimal() for ch in words)
+
+
+def _title_at(recent: Sequence[Sentence], place: int) -> Sentence | None:
+    """Return the heading that ends with the sentence at ``place``, or None. A line below the heading may mark it."""
+    sentence = recent[place]
+    if is_title(sentence) or _HTML_TITLE.match(sentence.text):
+        return sentence
+    is_marked = place > 0 and _UNDERLINE.match(sentence.text) and _is_single_line(recent[place - 1].text)
+    return recent[place - 1] if is_marked else None
+
+
+def _is_single_line(text: str) -> bool:
+    """Return whether a line follows ``text`` in the same paragraph, as in a heading that is marked by the line."""
+    return "\n" in text and "\n" not in text.strip() and not _BLANK_LINE.search(text) and any(map(str.isalnum, text))
+
+
+def _introduction_of(sentence: Sentence, recent: Sequence[Sentence]) -> int | None:
+    """Return the place of the heading or lead-in that introduces ``sentence``, which is no list item."""
+    is_fragment, in_paragraph = _is_listed(sentence), True
+    for place in range(len(recent) - 1, -1, -1):
+        earlier = recent[place]
+        if _title_at(recent, place) is not None or COLON.search(earlier.plain):
+            return place
+        if not has_words(earlier.plain):
+            continue
+        in_paragraph = in_paragraph and not _BLANK_LINE.search(earlier.text) and not starts_item(earlier)
+        if not in_paragraph and not (is_fragment and _is_listed(earlier)):
+            return None
+    return None
+
+
+def _is_listed(sentence: Sentence) -> bool:
+    """Return whether ``sentence`` is a list item, or so short that it may be one of several things that are listed."""
+    return starts_item(sentence) or sum(map(has_words, sentence.plain.split())) <= _MAX_FRAGMENT_WORDS
 
 
 def _is_above(earlier: Sentence, its_indent: int, below: Sentence, indent: int) -> bool:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from judges.claims.claim_context import COLON, QUESTION, ContextFinder, has_words, is_title
+from judges.claims.claim_context import COLON, QUESTION, ContextFinder, continues_table, has_words, is_title
 from judges.claims.harmless import HarmlessText
 from judges.claims.introductions.label_scopes import LabelFinder, ScopedLabel
 from judges.claims.known_text import AnyText, KnownText, fold
@@ -91,6 +91,8 @@ class HeuristicClaimExtractor:
         self._opening = ReplyOpening(self._stated, self._harmless, self._sources, self._is_polite)
         # Cached, because each sentence is read again as the context of the next one.
         self._clauses: dict[tuple[int, str, bool], Sequence[_Clause]] = {}
+        self._tables: dict[int, tuple[Sentence, str]] = {}
+        """Maps each table row read so far to the context of its table."""
         self._statements: dict[int, tuple[Sentence, str]] = {}
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
@@ -301,7 +303,22 @@ class HeuristicClaimExtractor:
         stated = self._table_rows.stated(sentence, previous)
         if stated and sentence.introduces_nothing:
             stated = f"{_question(previous)} {stated}".lstrip()
-        return [_claim(sentence, _whole(sentence, stated))] if stated else []
+        context = self._table_context(sentence, previous)
+        return [_claim(sentence, _whole(sentence, stated), context=context)] if stated else []
+
+    def _table_context(self, row: Sentence, previous: Sequence[Sentence]) -> str:
+        """Return the heading or lead-in directly above the table of ``row``. It is looked for only once."""
+        place = len(previous)
+        known: tuple[Sentence, str] | None = None
+        while known is None and place > 0 and continues_table(above := previous[place - 1]):
+            known = self._tables.get(above.index)
+            known = known if known is not None and known[0] is above else None
+            place -= 1
+        if known is None:
+            lines = self._contexts.above(previous[place] if place < len(previous) else row, previous[:place])
+            known = row, " ".join(filter(None, (lines.heading, *lines.lines))) if lines.introduced else ""
+        self._tables[row.index] = row, known[1]
+        return known[1]
 
     def _comments(self, text: str) -> list[_Clause]:
         """Return the comments in code that state something."""

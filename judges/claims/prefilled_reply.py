@@ -20,6 +20,8 @@ _MAX_LOOK_BACK = 64
 """Number of preceding sentences that may contain a claim's context."""
 _NUMBER = re.compile(r"\d[.,]?\Z")
 """The end of a text that may be the beginning of a number."""
+_ELLIPSIS = re.compile(r"(?:\.\.|…)[\"'”’»“)\]」』】\s]*\Z")
+"""The end of a text that may continue."""
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 
@@ -38,6 +40,7 @@ class PrefilledReply:
             reply is then read in both ways, unless it begins a new paragraph.
         label_reader: finds the labels that introduce nothing. Without it, every label introduces something.
         question: the question that the reply answers.
+        reply_splitter: creates the splitter for the reply. Defaults to ``splitter``.
     """
 
     def __init__(
@@ -49,10 +52,12 @@ class PrefilledReply:
         may_instruct: bool = False,
         label_reader: LabelReader | None = None,
         question: str = "",
+        reply_splitter: Callable[[], SentenceSplitter] | None = None,
     ) -> None:
         self._prefill = prefill[-_MAX_PREFILL:]
         self._may_instruct = may_instruct
-        self._splitter, reader = splitter(), splitter()
+        self._new_splitter = splitter
+        self._splitter, reader = (reply_splitter or splitter)(), splitter()
         self._label_reader = label_reader
         if label_reader is not None:
             self._splitter = LabelLookahead(self._splitter, self, question=question)
@@ -136,11 +141,20 @@ class PrefilledReply:
         if not gap and text[0].isdigit() and _NUMBER.search(last.plain):
             return last.plain
         introduces = last.in_code or is_title(last) or COLON.search(last.plain)
-        if END.search(last.plain) or (introduces and "\n" in gap):
+        if (introduces and "\n" in gap) or self._is_finished(last, gap, text):
             return ""
         if self._may_instruct and "\n\n" in gap and _is_whole(sentence):
             return None
         return f"{last.plain} " if gap or text[0].isalnum() or _is_block(sentence) else last.plain
+
+    def _is_finished(self, last: Sentence, gap: str, text: str) -> bool:
+        """Return whether ``last``, the last sentence of the prefill, is finished if ``text`` follows it after the
+        whitespace ``gap``."""
+        if not END.search(last.plain) or _ELLIPSIS.search(last.plain):
+            return False
+        splitter, begun, gap = self._new_splitter(), last.text.rstrip(), gap or " "
+        sentences = [*splitter.push(f"{begun}{gap}{text}"), *splitter.flush()]
+        return any(len(begun) <= one.span.end <= len(begun) + len(gap) for one in sentences)
 
     def _with_prefill(self, previous: Sequence[Sentence]) -> Sequence[Sentence]:
         """Return ``previous``, preceded by the sentences of the prefill that may contain context."""

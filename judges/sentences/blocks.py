@@ -140,7 +140,7 @@ class _Prefix:
 
 class BlockStructure:
     """The block structure of the text in ``ahead``. Without ``markdown``, nothing is a mark, because the text may be
-    shown as it is written. If the text doesn't begin a line, the caller must not read its first line.
+    shown as it is written.
 
     The lines must be read in order. A line can be read more than once.
     """
@@ -174,6 +174,13 @@ class BlockStructure:
             self._last = self._read(gap, at)
             self._at = at
         return self._last
+
+    def rest_of_line(self, at: int) -> Line:
+        """Read the first line of a text that continues the line of another text. If it would begin code elsewhere, it
+        may or may not do so here."""
+        line = self.line("", at)
+        self.lost = self.lost or bool(line.fence) or self._code is not None
+        return Line(LineKind.TEXT, BlockMarks.TEXT)
 
     def _read(self, gap: str, at: int) -> Line:
         end = self._ahead.skip(at, _MARK_CHARACTERS, _MAX_PREFIX)

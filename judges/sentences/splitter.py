@@ -133,6 +133,8 @@ class IncrementalSplitter:
         line = Line(LineKind.TEXT, BlockMarks.TEXT)
         if self._on_new_line or self._ahead.lines(start, first):
             line = self._blocks.line(self._gap + self._ahead.text[start:first], first)
+        elif self._index == 0:
+            line = self._blocks.rest_of_line(first)
         block = line.kind
         if line.marks is not BlockMarks.CODE and block in (LineKind.TEXT, LineKind.ITEM):
             block, first = self._definition(block, first)

@@ -16,7 +16,12 @@ from app.protocols.documents.document_extraction import EVIDENCE, TOOL_RESULT, p
 _TEXTS: Final = ("text", "input_text", "output_text")
 _HISTORY: Final = ("previous_response_id", "conversation", "prompt")
 """Responses API fields that refer to text outside the request."""
-_LABEL: Final = re.compile(r"(?:\A|[.!?？]\s)[^\w.!?？]*+\w++(?:[ \t]\w++)?+(?=[^\w.!?？]*[:：])\W*+\Z")
+_ANSWER: Final = "a|ai|answer|assistant|bot|output|reply|response|antwort|antwoord|réponse|respuesta|resposta|risposta"
+_LABEL: Final = re.compile(
+    r"(?:\A|[.!?？]\s)[^\w.!?？]*+(?:(?:final|helpful|the|your)[ \t])?"
+    rf"(?:{_ANSWER}|回答|答案|答)(?=[^\w.!?？]*[:：])\W*+\Z",
+    re.IGNORECASE,
+)
 """The end of a prompt that only introduces the answer ("A:", "### Helpful answer:"). Takes linear time."""
 
 

@@ -10,7 +10,7 @@ from judges.text.languages.rules import ClaimRules
 _SEPARATORS = re.compile(r"[,;|\n•]|\s(?:and|und|et|y)\s")
 """Separates the sources in a list."""
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_AROUND = " \t\r\n.:：*_`\"'“”()[]"
+_AROUND = " -+>\t\r\n.:：*_`\"'“”()[]"
 
 
 class SourceNames:

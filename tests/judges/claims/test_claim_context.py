@@ -42,7 +42,8 @@ def test_pronoun_is_read_with_its_antecedent(text: str, context: str) -> None:
         ("Here is what I found:\n- Adults pay 5", ""),
         ("The rates are new.\n- Adults pay 5", ""),
         ("- Adults pay 5", ""),
-        ("The rates are:\n- Adults\n\nThe end.", ""),
+        ("The rates are:\n- Adults\n\nKids too.", "The rates are:"),
+        ("The rates are:\n- Adults\n\nWe found all of it in the new plans.", ""),
     ],
 )
 def test_list_item_is_read_with_its_lead_in(text: str, context: str) -> None:
@@ -97,7 +98,7 @@ def test_headings_and_parent_items_are_context() -> None:
         ("The Firm plan costs 129 euros.\n\n## Team plan\nIt costs 49 euros.", "Team plan"),
         ("The Firm plan costs 129 euros.\n\n## Summary\nIt has 25 users.", "The Firm plan costs 129 euros."),
         ("**Team plan**\nYou get 10 users.", "Team plan"),
-        ("**Team plan**\nAll in all, ten people can use it every day.", ""),
+        ("**Team plan**\nAll in all, ten people can use it every day.", "Team plan"),
         ("- **Team plan**\n  - 10 users\n- **Firm plan**\n  - 25 users", "Firm plan"),
         ("1. **Team plan**\n- 10 users\n2. **Firm plan**\n- 25 users", "Firm plan"),
         ("- Team plan\n    - Users\n        - 10 by default", "Team plan Users"),
@@ -124,3 +125,49 @@ def test_user_messages_are_no_context() -> None:
 def test_entries_of_a_source_list_are_no_claims() -> None:
     assert extract("## Sources\n- Handbook.pdf\n- The terms of 2024") == []
     assert extract("**References**\nHandbook of 2024") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "context"),
+    [
+        ("Not allowed:\n\nTea and cola.", "Not allowed:"),
+        ("Not allowed:\n\nTea.\n\nCola and beer.", "Not allowed:"),
+        ("Not allowed:\n\n> Tea and cola", "Not allowed:"),
+        ("Not allowed:\n- Tea\n\nCola and beer", "Not allowed:"),
+        ("Not allowed:\n\n<ul><li>Cola</li></ul>", "Not allowed:"),
+        ("Not allowed:\n\n| Drink |\n|---|\n| Cola |", "Not allowed:"),
+        ("Not allowed:\n\n| Drink |\n|---|\n| Tea |\n| Cola |", "Not allowed:"),
+        ("Not allowed:\n\nHere is the list:\n- Cola", "Not allowed:"),
+        ("For kids:\n\nThe plan has ten users and a hotline. The plan costs a lot of money.", "For kids:"),
+        ("## Kids\n\nFor adults:\n\nThe plan has ten users and a hotline.", "Kids For adults:"),
+        ("- Kids\n  Not allowed:\n\n  Cola and beer.", "Not allowed:"),
+        ("Not allowed\n---\n- Cola", "Not allowed"),
+        ("Not allowed\n===\n\nThe plan has ten users and a hotline.", "Not allowed"),
+        ("<b>Not allowed</b>\n- Cola", "Not allowed"),
+        ("<h2>Not allowed</h2>\n\nCola and beer.", "Not allowed"),
+        ("<strong>Not allowed</strong>\n\nThe plan has ten users and a hotline.", "Not allowed"),
+        ("## Not allowed\n\n| Drink |\n|---|\n| Cola |", "Not allowed"),
+        ("## Kids\n\nThe plan has ten users and a hotline.", "Kids"),
+        ("The plan is new.\n---\nThe plan has ten users and a hotline.", "The plan is new."),
+        ("The plan is new.\n\n---\nThe plan has ten users and a hotline.", ""),
+        ("For kids:\n\nTen users.\n\nThe plan has a number to call at night.", ""),
+        ("The plan is new.\n\n| Drink |\n|---|\n| Cola |", ""),
+    ],
+)
+def test_text_below_a_heading_or_lead_in_is_read_with_it(text: str, context: str) -> None:
+    assert last(text).context == context
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is not allowed?\n\n- Tea\n- Cola",
+        "What is not allowed?\n\n1. Tea\n2. Beer\n3. Cola",
+        "What is not allowed? Tea. Cola.",
+        "What is not allowed?\n\nTea and beer.\n\nCola.",
+        "What is not allowed?\n- Tea\n\nCola.",
+        "What is not allowed?\n\n> Cola",
+    ],
+)
+def test_every_answer_to_a_question_is_read_with_it(text: str) -> None:
+    assert last(text).question == "What is not allowed?"

@@ -365,7 +365,7 @@ def test_suggestion_is_judged(text: str) -> None:
         ("[8]", ["[8]"]), ("[1] [2]", ["[1] [2]"]), ("**[8]**", ["**[8]**"]), ("Sources: 8", ["8"]),
         ("Sources: [8]", ["Sources: [8]"]), ("Sources: [8](url)", ["Sources: [8](url)"]), ("Sources: 1, 2", ["1, 2"]),
         ("See also: 8", ["8"]), ("Thanks! [8]", ["Thanks! [8]"]), ("Hello [8]!", ["Hello [8]!"]),
-        ("Sources:\n- 1\n- 8", ["1", "8"]), ("**Sources**\n- [1]\n- [8](url)", ["- [1]", "- [8](url)"]),
+        ("Sources:\n- 1\n- 8", ["- 1", "8"]), ("**Sources**\n- [1]\n- [8](url)", ["- [1]", "- [8](url)"]),
     ],
 )  # fmt: skip
 def test_citation_before_the_first_statement_is_judged(before: str, text: str, claims: list[str]) -> None:

@@ -178,3 +178,38 @@ def test_pause_before_the_reply_changes_nothing() -> None:
     assert [sentence.text for sentence in sentences] == [" 4.", "Adults sleep."]
     (claim,) = asyncio.run(reader.extract(sentences[0], []))
     assert claim.text == "Children take 4."
+
+
+@pytest.mark.parametrize(
+    ("prefill", "reply", "judged"),
+    [
+        ("Children take approx.", " 4 tablets.", ["Children take approx. 4 tablets."]),
+        ("Children take max.", " 4 tablets.", ["Children take max. 4 tablets."]),
+        ("Children take (max.)", " 4 tablets.", ["Children take (max.) 4 tablets."]),
+        ("Children never see Dr.", " Roe for 4 tablets.", ["Children never see Dr. Roe for 4 tablets."]),
+        ("Children take...", " 4 tablets.", ["Children take... 4 tablets."]),
+        ("Children take …", " 4 tablets.", ["Children take … 4 tablets."]),
+        ("Children take “...”", " 4 tablets.", ["Children take “...” 4 tablets."]),
+        ("It is not No.", " 4.", ["It is not No. 4."]),
+        ("Kinder nehmen z. B.", " 4 Tabletten.", ["Kinder nehmen z. B. 4 Tabletten."]),
+        ("Adults take 8 at 9 p.m.", " Children take 4.", ["Children take 4."]),
+        ("Adults take 8.", "\n\nChildren take 4.", ["Children take 4."]),
+        ("Adults take 8!", " Children take 4.", ["Children take 4."]),
+    ],
+)
+def test_splitter_decides_whether_the_prefill_ends_a_sentence(prefill: str, reply: str, judged: list[str]) -> None:
+    assert claims(prefill, reply) == judged
+
+
+@pytest.mark.parametrize(
+    ("prefill", "context"),
+    [
+        ("Children must never do this:\n", "Children must never do this:"),
+        ("The following is wrong:\n\n", "The following is wrong:"),
+        ("# Not allowed\n\n", "Not allowed"),
+        ("Children:\n\n", "Children:"),
+    ],
+)
+def test_reply_is_read_with_a_lead_in_of_the_prefill(prefill: str, context: str) -> None:
+    ((_, (claim,)),) = read(prefill, "Take 4 tablets every day and drink water.")
+    assert claim.context == context

@@ -178,7 +178,7 @@ def test_label_that_begins_in_the_prefill_is_read_as_a_whole(prefill: str, text:
 
 def test_labels_in_a_json_string_introduce_text_in_that_string() -> None:
     text = json.dumps({"answer": "# Blue\n\nI hope this helps!", "text": "# Blue\n\nKeep the tablets dry."})
-    assert judged(text, is_json=True) == ["Blue", "Keep the tablets dry."]
+    assert judged(text, is_json=True) == ["# Blue", "Keep the tablets dry."]
 
 
 @pytest.mark.parametrize(
