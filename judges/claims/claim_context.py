@@ -72,11 +72,13 @@ class OuterLines(Struct, frozen=True):
 
 
 class ContextFinder:
-    """Finds the context of claims. ``stated`` returns the claims in a sentence as one text, or "" if there are none."""
+    """Finds the context of claims. ``stated`` returns the claims in a sentence as one text, or "" if there are none.
+    ``names`` returns whether an introduction names what it introduces ("Here are the steps for children:")."""
 
-    def __init__(self, rules: ClaimRules, stated: Callable[[Sentence], str]) -> None:
+    def __init__(self, rules: ClaimRules, stated: Callable[[Sentence], str], names: Callable[[str], bool]) -> None:
         self._rules = rules
         self._stated = stated
+        self._names = lru_cache(maxsize=256)(names)
         self._points_back = lru_cache(maxsize=256)(self._read_points_back)
 
     def above(self, sentence: Sentence, previous: Sequence[Sentence]) -> OuterLines:
@@ -122,13 +124,13 @@ class ContextFinder:
 
     def _told(self, line: Sentence) -> Sequence[str]:
         """Return the text of a line that introduces others, unless it makes no claim."""
-        return () if self._rules.meta.match(fold(line.plain)) else (line.plain,)
+        is_general = self._rules.meta.match(fold(line.plain)) and not self._names(line.plain)
+        return () if is_general else (line.plain,)
 
     def context_of(
         self,
         sentence: Sentence,
         text: str,
-        question: str,
         previous: Sequence[Sentence],
         before: str | None,
         above: OuterLines,
@@ -138,7 +140,6 @@ class ContextFinder:
         Args:
             sentence: the sentence that contains the claim.
             text: the claim.
-            question: a question that the sentence repeats.
             previous: the preceding sentences, in order.
             before: the preceding claim in the same sentence.
             above: the lines that introduce the sentence.
@@ -148,7 +149,7 @@ class ContextFinder:
             contexts.append(self._referent(text, previous) if before is None else before)
         if any(contexts) or before is not None:
             return " ".join(dict.fromkeys(context for context in contexts if context)), ""
-        if question := question or self._question(sentence, previous):
+        if question := self._question(sentence, previous):
             return "", question
         if above.heading and (points_back or sum(map(has_words, text.split())) <= _MAX_FRAGMENT_WORDS):
             return above.heading, ""

@@ -9,7 +9,15 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from judges.claims.claim_context import COLON, QUESTION, ContextFinder, continues_table, has_words, is_title
+from judges.claims.claim_context import (
+    COLON,
+    QUESTION,
+    ContextFinder,
+    continues_table,
+    has_words,
+    is_title,
+    starts_item,
+)
 from judges.claims.harmless import HarmlessText
 from judges.claims.introductions.label_scopes import LabelFinder, ScopedLabel
 from judges.claims.known_text import AnyText, KnownText, fold
@@ -24,11 +32,12 @@ from judges.types import Claim, Sentence, Span
 
 _CODE = re.compile(r"\s*(`{1,3})[^`]+\1[\s.:]*\Z")
 _COMMENT_LINE = re.compile(r"\s*(?:#(?![!{\[])|//|--|;;|<!--|/\*+|\*(?!\w))\s*(?P<text>.*?)\s*(?:\*/|-->)?\s*\Z")
-_QUOTED = re.compile("""["“«„'][^"”»“]{1,300}["”»“']""")
 _CLAUSES = re.compile(r"[;；]\s+")
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _NAME = re.compile(r":? ?(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)")
 """A file name or URL."""
+_CUT_OFF = re.compile(r"[^\s.!?:…。！？：)\]>|][ \t]*\n[ \t]*\Z")
+"""The end of a line that doesn't end a sentence or a paragraph."""
 _NOTE = re.compile(r"\s*(?:\[\^|[¹²³⁴-⁹])")
 """The beginning of a footnote."""
 _DIGITS = re.compile(r"\d+")
@@ -45,8 +54,6 @@ class _Clause(Struct, frozen=True):
     text: str
     start: int
     end: int
-    question: str = ""
-    """The question that the text repeats and answers."""
 
 
 class HeuristicClaimExtractor:
@@ -87,7 +94,7 @@ class HeuristicClaimExtractor:
         self._message = message
         self._unread = unread
         self._is_polite = lru_cache(maxsize=256)(self._has_only_courtesies)
-        self._contexts = ContextFinder(self._rules, self._stated)
+        self._contexts = ContextFinder(self._rules, self._stated, self._harmless.names)
         self._opening = ReplyOpening(self._stated, self._harmless, self._sources, self._is_polite)
         # Cached, because each sentence is read again as the context of the next one.
         self._clauses: dict[tuple[int, str, bool], Sequence[_Clause]] = {}
@@ -138,29 +145,44 @@ class HeuristicClaimExtractor:
         for clause in clauses:
             if self._sources.are_listed(clause.text, above.nearest, numbers=not begins):
                 continue
-            context, question = self._contexts.context_of(
-                sentence, clause.text, clause.question, previous, before, above
-            )
-            told = replace(clause, text=f"{number} {clause.text}") if number and before is None else clause
+            context, question = self._contexts.context_of(sentence, clause.text, previous, before, above)
+            context = context or (self._introduction(previous) if before is None else "")
+            begun = (number or self._cut_off(sentence, previous)) if before is None else ""
+            told = replace(clause, text=f"{begun} {clause.text}") if begun else clause
             claims.append(_claim(sentence, told, context=context, question=question))
             before = clause.text
-        if claims:
-            return claims
-        if number:
-            return [_claim(sentence, _whole(sentence, f"{number} {spoken(pieces)}"))]
-        return self._claims_of_harmless(sentence, pieces, previous, begins=begins)
+        return claims or self._claims_of_harmless(sentence, pieces, previous, begins=begins)
 
     def _claims_of_harmless(
         self, sentence: Sentence, pieces: Sequence[Fragment], previous: Sequence[Sentence], *, begins: bool
     ) -> Sequence[Claim]:
         """Return the claim that a sentence makes only because of its place in the reply, if any."""
+        if number := self._contexts.unexpected_number(sentence, previous):
+            return [_claim(sentence, _whole(sentence, f"{number} {spoken(pieces)}"))]
         if self._contexts.unexpected_number(sentence, previous, label=True):
             return [_claim(sentence, _whole(sentence, spoken(pieces)))]
-        if begins and self._resolves is not None and self._opening.cites_nothing(sentence.text, pieces):
+        if self._resolves is not None and self._opening.cites_nothing(sentence.text, pieces, begins=begins):
             return [_claim(sentence, _whole(sentence, sentence.text.strip()))]
         if sentence.introduces_nothing and self._labels.find(sentence, previous) is not None:
             return [_claim(sentence, _whole(sentence, f"{_question(previous)} {spoken(pieces)}".lstrip()))]
         return []
+
+    def _introduction(self, previous: Sequence[Sentence]) -> str:
+        """Return the sentence before a claim if it is a courtesy or an announcement that names what the claim is about
+        ("Thanks for asking about children!"), otherwise ""."""
+        before = previous[-1] if previous else None
+        if before is None or before.index < 0 or before.in_code or self._clauses_of(before):
+            return ""
+        return before.plain if self._harmless.is_courtesy(before.plain) and self._harmless.names(before.plain) else ""
+
+    def _cut_off(self, sentence: Sentence, previous: Sequence[Sentence]) -> str:
+        """Return the text before a claim if it states nothing and only a line break cuts it off, so that the claim
+        continues it ("The documents don't say that", "the fee is due"). Otherwise, return ""."""
+        before = previous[-1] if previous else None
+        if before is None or before.index < 0 or before.in_code or not _CUT_OFF.search(before.text):
+            return ""
+        is_apart = starts_item(sentence) or is_title(before) or ROW.match(before.text) or not has_words(before.plain)
+        return "" if is_apart or self._clauses_of(before) else before.plain.strip()
 
     def _clauses_of(
         self, sentence: Sentence, pieces: Sequence[Fragment] = (), *, begins: bool = False
@@ -186,9 +208,8 @@ class HeuristicClaimExtractor:
         for start, end, read in _parts(text, pieces):
             if labelled and self._harmless.is_label(read, numbering=True):
                 continue
-            if (clause := self._clause(read, begins=begins)) is not None:
-                claim, question = clause
-                found.append(_Clause(claim, start, end, question))
+            if (claim := self._clause(read, begins=begins)) is not None:
+                found.append(_Clause(claim, start, end))
         return found
 
     def _stated(self, sentence: Sentence) -> str:
@@ -200,58 +221,57 @@ class HeuristicClaimExtractor:
         self._statements[sentence.index] = (sentence, stated)
         return stated
 
-    def _clause(self, text: str, *, begins: bool = False) -> tuple[str, str] | None:
-        """Return the statement in a clause, without its introduction, and the question that the clause repeats. Return
-        None if the clause states nothing. ``begins`` means that the reply has said nothing before."""
-        harmless, asked = self._harmless, ""
+    def _clause(self, text: str, *, begins: bool = False) -> str | None:
+        """Return the statement in a clause, without introductions that name nothing. Return None if the clause states
+        nothing. ``begins`` means that the reply has said nothing before."""
+        harmless = self._harmless
         label = self._rules.labels.match(fold(text))
         if label and self._sources.names(text[label.end() :], numbers=not begins):
             return None
-        rest, said = text, False
+        rest, said, named = text, False, ""
         while has_words(rest):
             if harmless.is_courtesy(rest) and not (said and harmless.answer_in(rest)):
                 return None
             if refused := harmless.refusal(rest):
+                named = named or (rest if harmless.names(rest[:refused]) else "")
                 rest, said = self._after_contrast(rest[refused:].lstrip()), True
                 continue
             if (end := harmless.prefix(rest)) and not (said and harmless.answer_in(rest)):
                 rest = rest[end:].lstrip()
                 continue
-            question, bare = self._without_introduction(rest)
+            bare = self._without_introduction(rest)
             if bare != rest:
-                asked, rest, said = question or asked, bare, True
+                rest, said = bare, True
                 continue
             if (tag := harmless.suffix(rest)) < len(rest):
                 rest = rest[:tag]
                 continue
             break
         if not has_words(rest):
-            return (rest, asked) if self._harmless.is_unknown_address(rest) else None
+            return rest if harmless.is_unknown_address(rest) else None
         is_lead_in = rest == text and COLON.search(rest) is not None
         if harmless.is_question(rest) or (is_lead_in and harmless.is_label(rest, numbering=True)):
             return None
+        rest = named or rest
         told = rest if rest == text else rest[:1].upper() + rest[1:]
-        return (told.rstrip("?？ ") + "." if QUESTION.search(told) and rest != text else told), asked
+        return told.rstrip("?？ ") + "." if QUESTION.search(told) and rest != text else told
 
     def _after_contrast(self, text: str) -> str:
         """Return ``text`` without a leading "but" or similar word."""
         found = self._rules.contrasts.match(f", {fold(text)}")
         return text[found.end() - 2 :] if found else text
 
-    def _without_introduction(self, text: str) -> tuple[str, str]:
-        """Return the question that ``text`` repeats (or ""), and the rest of ``text``. Announcements of the answer and
-        general mentions of the documents ("according to the documents") are removed from the rest."""
-        rules, asked = self._rules, ""
-        if (opener := rules.openers.match(fold(text))) and self._harmless.introduces(opener[0]):
-            question = _QUOTED.search(opener[0])
-            asked = text[question.start() + 1 : question.end() - 1] if question else ""
-            text = _without(opener, text)
+    def _without_introduction(self, text: str) -> str:
+        """Return ``text`` without an announcement of the answer and without general mentions of the documents
+        ("according to the documents")."""
+        rules = self._rules
+        text = _without(rules.openers.match(fold(text)), text)
         if (source := rules.attributions.match(fold(text))) and self._names_documents(source[0]):
             text = _without(source, text)
         trailing = rules.trailing.search(fold(text))
         if trailing is None or not self._names_documents(trailing[0]):
-            return asked, text
-        return asked, text[: trailing.start()] + text[trailing.end() :]
+            return text
+        return text[: trailing.start()] + text[trailing.end() :]
 
     def _names_documents(self, attribution: str) -> bool:
         """Return whether each number in a phrase that mentions documents is a document's number or occurs in a
@@ -329,7 +349,7 @@ class HeuristicClaimExtractor:
                 continue
             if (clause := self._clause(comment["text"])) is not None:
                 start = line.start + comment.start("text")
-                found.append(_Clause(clause[0], start, start + len(comment["text"])))
+                found.append(_Clause(clause, start, start + len(comment["text"])))
         return found
 
 

@@ -30,6 +30,7 @@ from judges.text.languages.rules import (
     UNABLE,
     claim_rules,
     harmless_rules,
+    words_in,
 )
 
 _ALSO: Final = re.compile(r"\s*(?:(?:or|nor|and|oder|noch|und|ou|ni|et|o|y)\s+)?(?P<asks>(?:whether|if|ob|si)\b)?")
@@ -81,7 +82,8 @@ class HarmlessText:
 
     def prefix(self, text: str) -> int:
         """Return the length of the introduction in ``text`` (a courtesy before a comma, "I think that", "Did you know
-        that"). Return 0 if there is none, or if nothing follows it."""
+        that"). Return 0 if there is none, if nothing follows it, or if it names what the text is about ("Here are the
+        steps for children:")."""
         folded, at = fold(text), 0
         while (end := self._prefix(folded, at)) > at:
             at = end
@@ -135,6 +137,23 @@ class HarmlessText:
             return False
         refused = known_words([text[:end]])
         return all(word in refused or stem(word) in refused for word in named)
+
+    def names(self, text: str) -> bool:
+        """Return whether ``text``, which states nothing, has a word that is in none of the fixed phrases."""
+        return any(word not in self._closed and self._known.has(word) for word in words_of(text))
+
+    @cached_property
+    def _closed(self) -> frozenset[str]:
+        table = self._table
+        phrases = words_in(table.courtesies.pattern) | words_in(self._rules.refusals.pattern)
+        return (
+            frozenset(map(str.casefold, phrases))
+            | table.connectors
+            | table.determiners
+            | table.beginning
+            | table.courteous
+            | lexicon.STOP
+        )
 
     def _names(self, topic: str) -> bool:
         """Return whether a topic has a word that may name something in the question or a document."""
@@ -292,11 +311,6 @@ class HarmlessText:
         """Return whether ``text`` is the whole name of a document."""
         return self._known.is_name(text.strip(f"{END_MARKS}([{{<>}}]\"' "))
 
-    def introduces(self, text: str) -> bool:
-        """Return whether ``text``, the introduction to a statement, names nothing that is missing from the question and
-        the documents."""
-        return not has_symbol(text) and self._words.knows(words_of(text))
-
     def knows_numbers(self, text: str) -> bool:
         """Return whether the question or the documents contain every number in ``text``."""
         return all(self._known.has(word) for word in words_of(text) if any(map(str.isdecimal, word)))
@@ -348,7 +362,16 @@ class HarmlessText:
         found = self._table.prefixes.match(folded, begin)
         if found is None or not any(map(str.isalnum, folded[found.end() :])):
             return at
-        return found.end() if self._knows_topics(found) else at
+        return found.end() if self._knows_topics(found) and not self._has_topic(found) else at
+
+    def _has_topic(self, found: re.Match[str]) -> bool:
+        """Return whether an introduction names something. The user's name doesn't count, unless a document has it."""
+        for name, topic in found.groupdict().items():
+            if topic and (
+                any(map(self._known.in_documents, words_of(topic))) if name.startswith("known") else self._names(topic)
+            ):
+                return True
+        return False
 
     def _knows_topics(self, found: re.Match[str]) -> bool:
         for name, topic in found.groupdict().items():

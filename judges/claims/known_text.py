@@ -74,6 +74,10 @@ class KnownText:
         known, asked = self._documents.words, self._asked
         return word in known or word in asked or (root := stem(word)) in known or root in asked
 
+    def in_documents(self, word: str) -> bool:
+        """Return whether a document or a name contains ``word`` (in lower case), in any inflection."""
+        return word in self._documents.words or stem(word) in self._documents.words
+
     def asks(self, text: str) -> bool:
         """Return whether the question contains the words of ``text``, in order."""
         words = words_of(text)
@@ -109,6 +113,9 @@ class AnyText(KnownText):
 
     def has(self, word: str) -> bool:
         return True
+
+    def in_documents(self, word: str) -> bool:
+        return False
 
     def asks(self, text: str) -> bool:
         return True

@@ -39,19 +39,22 @@ class ReplyOpening:
 
     def begins_after(self, previous: Sequence[Sentence]) -> bool:
         """Return whether the sentences of the reply in ``previous`` say nothing that can be cited, because they are
-        courtesies, questions, labels that introduce something, or sources."""
+        courtesies, questions, refusals, labels that introduce something, or sources."""
         ends = previous[:_MAX_SENTENCES], previous[-_MAX_SENTENCES:]
         return not any(self._says_something(sentence) for part in ends for sentence in part)
 
-    def cites_nothing(self, text: str, pieces: Sequence[Fragment]) -> bool:
-        """Return whether a sentence at the beginning consists of markers ("[8]"), with at most a courtesy or a word
-        such as "Sources" beside them."""
+    def cites_nothing(self, text: str, pieces: Sequence[Fragment], *, begins: bool) -> bool:
+        """Return whether a sentence without claims has markers that cite nothing. These are markers beside any words
+        that aren't sources ("Hello! [8]") and, if the sentence ``begins`` the reply, markers alone or beside a word
+        such as "Sources"."""
         kinds = {piece.kind for piece in pieces}
         is_hidden = FragmentKind.LINK in kinds and "]:" in text  # a definition
         if _MARKERS.isdisjoint(kinds) or is_hidden:
             return False
         told = spoken(pieces)
-        return not any(map(str.isalnum, told)) or self._is_polite(told) or self._sources.is_title(told)
+        if not any(map(str.isalnum, told)) or self._sources.is_title(told):
+            return begins
+        return self._is_polite(told) or (FragmentKind.MARKER in kinds and not self._sources.names(told))
 
     def _says_something(self, sentence: Sentence) -> bool:
         if sentence.index < 0:
@@ -65,6 +68,6 @@ class ReplyOpening:
             is_source = starts_item(sentence) and not any(map(str.isalpha, stated)) and self._sources.names(stated)
             says = not is_source
         else:
-            says = self._harmless.refusal(sentence.plain) > 0
+            says = False
         self._says[sentence.index] = sentence, says
         return says

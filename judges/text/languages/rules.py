@@ -176,12 +176,7 @@ class ClaimRules:
     """A phrase that names no specific source, at the end of a sentence: before the end mark, after a comma or in
     brackets."""
     openers: re.Pattern[str]
-    """A prefix without content, such as "Note: " or "The answer to your question is: ", including a repeated
-    question."""
-
-
-_ASKED: Final = r"""(?:,? ["“«„'][^"”»“]{1,300}["”»“']| [^:"“«„]{1,200}?)?"""
-"""Matches a question that an answer repeats. The tables refer to this pattern as ``<asked>``."""
+    """A prefix without content, such as "Note: " or "The answer to your question is: "."""
 
 
 _SPELT_OUT: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -311,7 +306,7 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
 
 
 def _expand(entry: str, words: Mapping[str, str]) -> str:
-    for name, pattern in (*words.items(), ("asked", _ASKED)):
+    for name, pattern in words.items():
         entry = entry.replace(f"<{name}>", pattern)
     return entry
 

@@ -146,9 +146,9 @@ def test_long_clauses_are_judged_separately() -> None:
         ("As stated in the policy, dogs pay half.", "Dogs pay half."),
         ("Selon le document, le parc ferme.", "Le parc ferme."),
         ("According to Moreno, overtime is paid.", "According to Moreno, overtime is paid."),
-        ("The documents do not mention dogs, but admission is 9 euros.", "Admission is 9 euros."),
+        ("I don't know, but admission is 9 euros.", "Admission is 9 euros."),
         ("Here's the answer: it closes at 10:30.", "It closes at 10:30."),
-        ("Das Dokument erwähnt Hunde nicht, aber der Eintritt kostet 9 €.", "Der Eintritt kostet 9 €."),
+        ("Das weiß ich leider nicht, aber der Eintritt kostet 9 €.", "Der Eintritt kostet 9 €."),
     ],
 )
 def test_introduction_is_no_part_of_a_claim(text: str, claim: str) -> None:

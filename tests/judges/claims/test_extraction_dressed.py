@@ -12,9 +12,7 @@ SAID = "Dogs pay half the price of children."
     [
         "Answer: ", "**Answer:** ", "Final answer: ", "The short answer: ", "Short version: ", "The answer is: ",
         "The answer to your question is: ", "The answer to your question is that ",
-        'The answer to the question "what do dogs pay" is: ', 'The answer to the question “what do dogs pay?” is: ',
-        "The answer to the question what dogs pay is: ", "To answer your question, ", "In answer to your question: ",
-        "In response to your question about dogs, ", "You asked what dogs pay: ", "TL;DR: ", "tldr: ", "FYI: ",
+        "To answer your question, ", "In answer to your question: ", "TL;DR: ", "tldr: ", "FYI: ",
         "Bottom line: ", "The bottom line: ", "Good news: ", "Key takeaway: ", "Key points: ", "Summary: ",
         "In summary: ", "In summary, ", "To summarize: ", "In short, ", "In a nutshell, ", "Note: ", "Important: ",
         "Important note: ", "Quick update: ", "Please note that ", "Note that ", "Keep in mind that ",
@@ -106,6 +104,10 @@ def test_document_named_after_a_claim_is_no_part_of_it(suffix: str) -> None:
         "Of course fees apply to guests, children and dogs.",
         "In summary proceedings, no witness is heard.",
         "The short answer lines, like all others, are free.",
+        'The answer to the question "what do dogs pay" is: half the price.',
+        "The answer to the question what dogs pay is: half the price.",
+        "You asked what dogs pay: dogs pay half the price.",
+        "In response to your question about dogs, they pay half the price.",
     ],
 )
 def test_words_that_belong_to_a_claim_are_kept(text: str) -> None:
@@ -123,7 +125,6 @@ def test_text_without_an_introduction_is_unchanged() -> None:
     [
         ("What do dogs pay? Half the price.", "What do dogs pay?"),
         ("Was kosten Hunde? Die Hälfte.", "Was kosten Hunde?"),
-        ('The answer to the question "what do dogs pay" is: Half the price.', "what do dogs pay"),
         ("What do dogs pay? They pay half.", "What do dogs pay?"),
         ("What do dogs pay? In this park children pay half. Dogs too.", ""),
         ("What do dogs pay? In this park, dogs pay half the price of a child.", "What do dogs pay?"),
