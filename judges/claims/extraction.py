@@ -161,7 +161,7 @@ class HeuristicClaimExtractor:
             return [_claim(sentence, _whole(sentence, f"{number} {spoken(pieces)}"))]
         if self._contexts.unexpected_number(sentence, previous, label=True):
             return [_claim(sentence, _whole(sentence, spoken(pieces)))]
-        if self._resolves is not None and self._opening.cites_nothing(sentence.text, pieces, begins=begins):
+        if begins and self._resolves is not None and self._opening.cites_nothing(sentence.text, pieces):
             return [_claim(sentence, _whole(sentence, sentence.text.strip()))]
         if sentence.introduces_nothing and self._labels.find(sentence, previous) is not None:
             return [_claim(sentence, _whole(sentence, f"{_question(previous)} {spoken(pieces)}".lstrip()))]

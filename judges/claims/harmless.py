@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Final
 
-from judges.claims.known_text import AND, DEGREE, DENYING, END_MARKS, JOINS, START, KnownText, KnownWords, bare, fold
+from judges.claims.known_text import AND, ASKS, DENYING, END_MARKS, JOINS, START, KnownText, KnownWords, bare, fold
 from judges.claims.labels import Labels, without_ordinal
 from judges.claims.open_questions import asking_parts, asks_no_yes_or_no
 from judges.features.words import lexicon
@@ -41,19 +41,19 @@ _ASKED: Final = re.compile(
     r"|welche\w*|wer|wo|warum|quand|quel\w*|qui|où|pourquoi|cuándo|cuál\w*|quién|dónde|qué))\b"
 )
 """The beginning of an indirect question. Such a question presupposes its content ("when the fee is due" presupposes a
-fee), unless it asks for yes or no or for a degree."""
+fee), unless it asks for yes or no."""
 _CLAUSE: Final = re.compile(r"[,;:–—](?=\s)|\b(?:but|however|aber|jedoch|mais|pero|sino)\b")
 _EXCEPTING: Final = DENYING | {"than", "als", "besides", "sauf", "außer", "salvo"}
 """Words with which the object of a refusal states something: "anything other than ice"."""
 _QUESTION: Final = re.compile(r"[?？]\s*\Z")
+_FURTHER: Final = re.compile(r"[,;:.!?…()–—，；：。、]|\s-+\s")
+"""Punctuation in a question after which another clause may follow."""
 _LED: Final = " ,:;!.…–—-"
 """Punctuation around an introduction."""
-_THAT: Final = re.compile(r"(?<!\w)(?:that|dass|que)\s+(?!you\b|i\b|we\b|sie\b|ich\b|wir\b|vous\b|je\b|nous\b)")
-"""A conjunction in a question that introduces a fact ("Did you know that ...")."""
 _FOOTNOTE: Final = re.compile(r"\s*+(?:\[\^(?P<label>[\w-]{1,20})\]|[¹²³⁴-⁹]{1,2})?\s*+:?\s*+")
 _PARTS: Final = re.compile(rf"(?:\A|[,:;.!?…–—-]){START.pattern}(?:(?:and|so|but|und|aber|et|y) )?")
 """The beginning of each part of a text."""
-_USER: Final = frozenset(["you", "du", "vous", "usted"])
+_USER: Final = frozenset(["you", "your", "du", "dein", "deine", "vous", "votre", "vos", "tu", "usted", "su"])
 """Pronouns for the user. An indirect question may ask about the user ("which plan you have")."""
 _MAX_TOPIC_CHARS: Final = 160
 _LEADING_MARKS: Final = ",;–—-"
@@ -72,6 +72,8 @@ class HarmlessText:
         self._known = known
         self._table = harmless_rules(tuple(languages), lexicon.STOP)
         self._words = KnownWords(known, self._table)
+        self._asked_words = KnownWords(known.without_documents(), self._table)
+        """A refusal only names what the user asked for."""
         self._rules = claim_rules(tuple(languages))
         self._prefix = lru_cache(maxsize=64)(self._find_prefix)
         """Cached, because each sentence is read twice."""
@@ -164,19 +166,28 @@ class HarmlessText:
         )
 
     def is_question(self, text: str) -> bool:
-        """Return whether ``text`` is a question to the user that says nothing new or repeats the user's own
-        question."""
+        """Return whether ``text`` repeats the user's question, or is a question to the user in one clause of fixed
+        words. Words of the user's question may follow "about"."""
         if not _QUESTION.search(text) or has_symbol(text):
             return False
-        if self._known.asks(text):
+        if self._known.asks_question(text):
             return True
-        folded = bare(text)
-        if opening := self._table.questions.match(folded):
-            asks = self._table.asking
-            return not (_THAT.search(folded, opening.end()) or self._suggests(folded[opening.end() :])) and all(
-                word in asks or self._words.is_known(word) for word in words_of(folded)
-            )
-        return self._table.open_questions.match(folded) is not None and self._words.knows(words_of(folded))
+        folded, table = bare(text), self._table
+        words = words_of(folded)
+        is_open = table.open_questions.match(folded) is not None and not _USER.isdisjoint(words)
+        if not (is_open or table.questions.match(folded)) or _FURTHER.search(folded):
+            return False
+        topic = next((place for place, word in enumerate(words) if word in table.about), len(words))
+        return all(map(self._is_asking, words[:topic])) and self._is_asked_topic(words[topic + 1 :])
+
+    def _is_asking(self, word: str) -> bool:
+        """Return whether ``word`` may occur in any question to the user."""
+        return word in self._table.asking or (word in lexicon.STOP and self._words.is_function_word(word))
+
+    def _is_asked_topic(self, words: Sequence[str]) -> bool:
+        """Return whether ``words`` name something that the user asked about."""
+        is_named = ASKS.isdisjoint(words) and self._words.counts_nothing(words) and self._is_named(words, strict=True)
+        return is_named and all(self._is_asking(word) or self._asked_words.is_known(word) for word in words)
 
     def quotes(self, text: str) -> bool:
         """Return whether a document or a name contains ``text`` (such as an address) verbatim."""
@@ -201,7 +212,7 @@ class HarmlessText:
 
     def refusal(self, text: str) -> int:
         """Return the length of the refusal at the start of ``text``. Return 0 if there is none, or if it names
-        something that is missing from the question and the documents."""
+        something that is missing from the question."""
         folded = fold(text)
         filler = self._rules.fillers.match(folded)
         found = self._rules.refusals.match(folded, filler.end()) if filler else None
@@ -210,7 +221,7 @@ class HarmlessText:
             return 0
         for group in filter(None, found.groups()):
             words = words_of(PASSIVE.sub("", group))
-            if not self._words.knows(words) or not self._is_named(words):
+            if not self._asked_words.knows(words) or not self._is_named(words):
                 return 0
         phrase = folded[: found.end()].rstrip(" ,")
         if APOLOGY.search(phrase) and self._rules.refusals.match(folded, found.end()):
@@ -266,17 +277,17 @@ class HarmlessText:
         if not self._is_named(named, strict=True) or THAT_CLAUSE.match(text):
             return False
         words = words_of(text)
-        if not self._words.knows(words) or not _EXCEPTING.isdisjoint(words):
+        if not self._asked_words.knows(words) or not _EXCEPTING.isdisjoint(words):
             return False
         if asked is None:
             return True
         return not JOINS.search(text[asked.end() :]) and self._is_open(asked, text[asked.end() :])
 
     def _is_open(self, asked: re.Match[str], clause: str) -> bool:
-        """Return whether an indirect question presupposes nothing ("whether the fee is due", "how long") or repeats
-        what the user asked. It may repeat it about another subject: "when the fee is due" if the user asked when a bill
+        """Return whether an indirect question presupposes nothing ("whether the fee is due") or repeats what the user
+        asked. It may repeat it about another subject: "when the fee is due" if the user asked when a bill
         is due."""
-        if not (asked["given"] or (asked["degree"] and not DEGREE.match(clause))):
+        if not (asked["given"] or asked["degree"]):
             return True
         words, table = words_of(clause), self._table
         named = next((place for place, word in enumerate(words) if table.names(word)), len(words))
@@ -286,14 +297,6 @@ class HarmlessText:
             or not (table.names(word) or word in table.predicates or word in table.verbs or word in DENYING)
             or (about_user and word in table.asking)
             for word in words[named + 1 :]
-        )
-
-    def _suggests(self, asked: str) -> bool:
-        """Return whether the rest of a question to the user suggests a fact, because it contains a number, a negation,
-        or an indirect question that presupposes something."""
-        found = _ASKED.search(asked)
-        return not self._words.counts_nothing(words_of(asked)) or (
-            found is not None and not self._is_open(found, asked[found.end() :])
         )
 
     def is_label(self, text: str, *, numbering: bool = False) -> bool:
@@ -393,6 +396,8 @@ class HarmlessText:
         words = words_of(self._words.without_identifiers(topic))
         if not words:
             return True
+        if (asked := _ASKED.search(topic)) and not self._is_open(asked, topic[asked.end() :]):
+            return False
         known = kind == "noun" or words[0] in self._table.connectors
         if not (known or (kind == "object" and words[0] in self._table.determiners)):
             return False

@@ -21,6 +21,7 @@ START: Final = re.compile(r"[\s(\[\"“‘*_¡¿.…!–—-]*")
 """Marks that a text may begin with."""
 AND: Final = re.compile(r"\A(?:and|so|but|und|aber|et|y) ")
 """A conjunction at the beginning of folded text."""
+_SENTENCE: Final = re.compile(r"[^.!?？\n]+[.!?？]?")
 _LETTERS: Final = str.maketrans("’ʼİ", "''I")
 _SPACES: Final = re.compile(r"\s+")
 _ASKING_LISTED = (
@@ -83,9 +84,17 @@ class KnownText:
         words = words_of(text)
         return bool(words) and f" {' '.join(words)} " in self._asked_in_order
 
+    def asks_question(self, text: str) -> bool:
+        """Return whether ``text`` has the words of a whole question in the user's text."""
+        return " ".join(words_of(text)) in self._questions
+
     def asked(self, words: Sequence[str]) -> bool:
         """Return whether the question contains each of ``words``, in any inflection and order."""
         return all(word in self._asked or stem(word) in self._asked for word in words)
+
+    def without_documents(self) -> "KnownText":
+        """Return the question and the names of the documents."""
+        return KnownText(question=self._question, documents=self._documents.without_texts())
 
     def quotes(self, text: str) -> bool:
         """Return whether a document or a name contains ``text`` verbatim, ignoring whitespace."""
@@ -104,6 +113,13 @@ class KnownText:
         return f" {' '.join(words_of(self._question))} "
 
     @cached_property
+    def _questions(self) -> frozenset[str]:
+        sentences = ((words_of(text), text) for text in _SENTENCE.findall(self._question))
+        return frozenset(
+            " ".join(words) for words, text in sentences if words and (words[0] in ASKS or text[-1] in "?？")
+        )
+
+    @cached_property
     def _asked(self) -> frozenset[str]:
         return known_words([self._question])
 
@@ -120,8 +136,14 @@ class AnyText(KnownText):
     def asks(self, text: str) -> bool:
         return True
 
+    def asks_question(self, text: str) -> bool:
+        return True
+
     def asked(self, words: Sequence[str]) -> bool:
         return True
+
+    def without_documents(self) -> KnownText:
+        return self
 
     def quotes(self, text: str) -> bool:
         return True
@@ -177,8 +199,10 @@ class KnownWords:
         )
 
     def is_known(self, word: str) -> bool:
-        if self._known.has(word):
-            return True
+        return self._known.has(word) or self.is_function_word(word)
+
+    def is_function_word(self, word: str) -> bool:
+        """Return whether ``word`` names nothing, and neither counts nor denies anything."""
         if any(map(str.isdecimal, word)) or word in COUNTED:
             return False
         return (word in self._table.words and word not in DENYING) or (word in lexicon.STOP and word not in _LIMITING)

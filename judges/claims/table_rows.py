@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from judges.claims.claim_context import continues_table, has_words
 from judges.claims.harmless import HarmlessText
 from judges.claims.sources.source_names import SourceNames
-from judges.text.fragments import Resolves, spoken
+from judges.text.fragments import FragmentKind, Resolves, spoken
 from judges.text.markdown import cell_fragments, fragments, verbalise_row
 from judges.types import Sentence
 
@@ -27,13 +27,15 @@ class TableRows:
         """Maps each row read so far to the cells of the table's header."""
 
     def stated(self, sentence: Sentence, previous: Sequence[Sentence]) -> str:
-        """Return what a row states, or "" if it states nothing. Known names in a column of sources are left out. The
-        first row is the header, which states something only if one of its cells is not a label, or if no row with a
-        statement follows."""
+        """Return what a row states, or "" if it states nothing. Markers alone in a row cite nothing, so they state
+        something. Known names in a column of sources are left out. The first row is the header, which states something
+        only if one of its cells is not a label, or if no row with a statement follows."""
         header, values = self._header(previous), self._cells(sentence.text)
         self._headers[sentence.index] = (sentence, values if header is None else header)
         if not any(has_words(value) or self._harmless.is_unknown_address(value) for value in values):
-            return ""
+            pieces = fragments(sentence.text, self._resolves)
+            is_marked = self._resolves is not None and any(piece.kind is FragmentKind.MARKER for piece in pieces)
+            return sentence.text.strip() if is_marked else ""
         if header is None:
             is_claim = any(value and not self._harmless.is_label(value) for value in values)
             return ", ".join(filter(None, values)) if is_claim or sentence.introduces_nothing else ""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from judges.claims.claim_context import starts_item
 from judges.claims.harmless import HarmlessText
 from judges.claims.sources.source_names import SourceNames
 from judges.text.fragments import Fragment, FragmentKind, spoken
@@ -39,22 +38,24 @@ class ReplyOpening:
 
     def begins_after(self, previous: Sequence[Sentence]) -> bool:
         """Return whether the sentences of the reply in ``previous`` say nothing that can be cited, because they are
-        courtesies, questions, refusals, labels that introduce something, or sources."""
+        courtesies, questions, labels that introduce something, or sources."""
         ends = previous[:_MAX_SENTENCES], previous[-_MAX_SENTENCES:]
         return not any(self._says_something(sentence) for part in ends for sentence in part)
 
-    def cites_nothing(self, text: str, pieces: Sequence[Fragment], *, begins: bool) -> bool:
-        """Return whether a sentence without claims has markers that cite nothing. These are markers beside any words
-        that aren't sources ("Hello! [8]") and, if the sentence ``begins`` the reply, markers alone or beside a word
-        such as "Sources"."""
+    def cites_nothing(self, text: str, pieces: Sequence[Fragment]) -> bool:
+        """Return whether a sentence at the beginning that makes no claim has markers ("[8]", "Hello! [8]"), unless its
+        words name sources."""
         kinds = {piece.kind for piece in pieces}
         is_hidden = FragmentKind.LINK in kinds and "]:" in text  # a definition
         if _MARKERS.isdisjoint(kinds) or is_hidden:
             return False
         told = spoken(pieces)
-        if not any(map(str.isalnum, told)) or self._sources.is_title(told):
-            return begins
-        return self._is_polite(told) or (FragmentKind.MARKER in kinds and not self._sources.names(told))
+        if not any(map(str.isalnum, told)) or self._is_polite(told) or self._sources.is_title(told):
+            return True
+        return FragmentKind.MARKER in kinds and not self._names_document(told)
+
+    def _names_document(self, text: str) -> bool:
+        return self._harmless.is_name(text) or self._harmless.is_footnote(text)
 
     def _says_something(self, sentence: Sentence) -> bool:
         if sentence.index < 0:
@@ -65,9 +66,8 @@ class ReplyOpening:
         if sentence.in_code or sentence.introduces_nothing or ROW.match(sentence.text):
             says = any(map(str.isalnum, sentence.plain))
         elif stated := self._stated(sentence):
-            is_source = starts_item(sentence) and not any(map(str.isalpha, stated)) and self._sources.names(stated)
-            says = not is_source
+            says = not self._sources.names(stated)
         else:
-            says = False
+            says = self._harmless.refusal(sentence.plain) > 0
         self._says[sentence.index] = sentence, says
         return says

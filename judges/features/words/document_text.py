@@ -52,6 +52,10 @@ class DocumentText:
         """Read the documents now rather than at the first lookup, because large documents take a while to read."""
         _ = self.words, self._lines, self._joined
 
+    def without_texts(self) -> "DocumentText":
+        """Return the names alone."""
+        return DocumentText((), self._names)
+
     @cached_property
     def words(self) -> frozenset[str]:
         """The words of the texts and names, with their stems and parts."""

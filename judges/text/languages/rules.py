@@ -38,14 +38,18 @@ APOLOGY: Final = re.compile(
 )
 UNABLE: Final = re.compile(
     r"(?:cannot|can't|can not|could not|couldn't|not able|unable(?: to)?|able to"
-    r"|ich (?:kann|konnte)(?: \w+)* nicht|ne peux|no puedo)\Z"
+    r"|ich (?:kann|konnte)(?: \w+)* nicht|ne peux|ne suis pas en mesure|no puedo)\Z"
 )
 REFUSED: Final = re.compile(
-    r"(?: pas| to)?(?: (?:really|fully|directly|say|tell|me|you))* (?:help|assist|answer|provide|give|find|say"
-    r"|tell|confirm|determine|verify|share|offer|advise|recommend|comment|discuss|be (?:sure|certain)|see|sagen"
-    r"|finden|helfen|beantworten|weiterhelfen|répondre|dire|trouver|aider|confirmer|responder|ayudar\w*|decir|encontrar|confirmar)\b"
+    r"(?: pas| to| de)?(?: (?:really|fully|directly|say|tell|me|you))* (?:(?:help|assist)(?: you)?(?= with\b|\W*\Z)"
+    r"|answer|find|say|tell|confirm|determine|verify|be (?:sure|certain)"
+    r"|(?:provide|give|share|offer)(?: you)?(?: with)?(?: (?:any|an?|the|that|this|more|further|specific|exact))*"
+    r" (?:information|details?|answers?)|sagen"
+    r"|finden|helfen|beantworten|weiterhelfen|répondre|dire|trouver|aider|confirmer|responder"
+    r"|ayudar\w*|decir|encontrar|confirmar)\b"
 )
-"""Verbs that may follow a refusal that ends with "can't": the reply can't help, answer or find something."""
+"""Verbs that may follow a refusal that ends with "can't": verbs of telling or knowing. "I can't offer tea" isn't a
+refusal, because it may be about what is allowed."""
 PASSIVE: Final = re.compile(r"\A\s*(?:wird|werden|ist|sind)\b|\b(?:is|are|was|were)\s*\Z")
 """Verbs at the beginning or end of the variable part of a refusal."""
 KNOWING: Final = re.compile(r"(?:know|idk|weiß(?: \w+)* nicht|ne sais|no (?:lo )?sé)\Z")
@@ -59,11 +63,12 @@ THAT_CLAUSE: Final = re.compile(
     r" (?:(?:that|dass|que) (?!(?:in|from|about|for|of|question|information|answer|data)\b)"
     r"|(?:and|or|und|oder|et|ou|y|o) )\w"
 )
-HAVING: Final = re.compile(r"(?:don't|do not) have\Z")
+HAVING: Final = re.compile(r"(?:(?:don't|do not) have|n'ai pas|ne dispose|no (?:tengo|dispongo))\Z")
 HELD: Final = re.compile(
-    r" (?:(?:any|enough|the|sufficient|specific|reliable|more|further|an?|direct) )*(?:\w+ )?(?:information|details?"
-    r"|data|documents?|sources?|access|answers?|anything|context|knowledge|records?|that|this|it|enough|evidence|idea)\b"
+    r" (?:(?:any|enough|the|that|this|sufficient|specific|reliable|more|further|an?|direct|pas|de|la|suficiente) )*"
+    r"(?:information|details?|answers?|context|knowledge|idea|d'informations?|de détails|información|respuestas?)\b"
 )
+"""Objects of a refusal that ends with "don't have"."""
 _STATING_LISTED = (
     "is are was were isn't aren't wasn't weren't be been being becomes become became has had will would must "
     "shall should cannot can't won't don't doesn't didn't costs cost equals means requires allows permits ist "
@@ -100,6 +105,8 @@ class HarmlessRules:
     telling: frozenset[str]
     words: frozenset[str]
     asking: frozenset[str]
+    about: frozenset[str]
+    """Prepositions after which a question to the user may name what the user asked about."""
     courteous: frozenset[str]
     connectors: frozenset[str]
     determiners: frozenset[str]
@@ -285,6 +292,7 @@ def harmless_rules(languages: Sequence[str], function_words: frozenset[str]) -> 
         ),
         words=frozenset(word for table in tables for word in table["words"].split()),
         asking=words_in(every("questions")) | listed("asking"),
+        about=listed("about"),
         courteous=listed("courteous"),
         connectors=listed("connectors"),
         determiners=listed("determiners"),

@@ -132,3 +132,155 @@ def test_introduction_that_names_a_topic_is_context(introduction: str) -> None:
 @pytest.mark.parametrize("introduction", ["Here are the steps:\n- ", "Let me explain. ", "Thank you for asking! "])
 def test_introduction_of_fixed_words_is_no_context(introduction: str) -> None:
     assert said(f"{introduction}T{STEP[1:]}") == ["Take 4 tablets daily."]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The casing material does not contain lead.", "The casing materials do not contain lead.",
+        "The chocolate chunks do not contain nuts.", "The alcohol source is insufficient.",
+        "The energy source does not cover the lamp.", "Your water sources do not provide tea.",
+        "The casing material has no lead details.", "The casing material is insufficient.",
+        "Lead is not included in the material.", "Lead isn't provided by the casing material.",
+        "Alcohol is not covered by the contract.", "The contract does not cover alcohol.",
+        "The contract does not cover tablets.", "The report contains no lead information.",
+        "The casing contains no lead data.", "The passage does not contain lead.", "The file has no alcohol.",
+        "The page does not include tablets.", "The relevant material does not contain lead.",
+        "The available sources do not provide alcohol.", "The casing policy does not contain lead.",
+        "The documents do not mention tea.", "The documents don't mention the red tablet.",
+        "The leaflet says nothing about nickel.", "Nickel isn't mentioned in the documents.",
+        "There is no information about nickel in the documents.",
+    ],
+)  # fmt: skip
+def test_refusal_about_things_or_unasked_words_is_judged(reply: str) -> None:
+    assert said(reply) == [reply]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The documents do not contain lead.", "The provided documents don't mention alcohol.",
+        "The provided sources do not cover alcohol.", "The passages provided do not mention lead.",
+        "The reports you provided don't say whether adults take alcohol.", "The context doesn't mention children.",
+        "The given information says nothing about alcohol.", "Alcohol isn't mentioned in the documents.",
+        "There is no information about lead in the given documents.",
+    ],
+)  # fmt: skip
+def test_refusal_about_the_documents_and_the_question_is_harmless(reply: str) -> None:
+    assert read(reply) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I cannot offer refunds within 30 days.", "I can't recommend tea with the tablets.", "I can't offer alcohol.",
+        "I'm unable to offer a tablet.", "I cannot give you a tablet within 30 days.", "I am not able to give alcohol.",
+        "I cannot advise alcohol.", "I can't give alcohol to children.", "I don't have it.", "I don't have alcohol.",
+        "I can't share the tablets.", "I could not provide lead.", "I can't help children.",
+        "I cannot assist adults.", "I'm not able to recommend the tablets.", "I can't discuss alcohol.",
+        "I can't comment on alcohol.", "I don't have the lead casing.", "I can't see lead in the casing material.",
+        "No puedo ofrecer alcohol.", "No tengo alcohol.", "Ich kann alcohol nicht empfehlen.",
+        "Je ne peux pas donner alcohol.",
+    ],
+)  # fmt: skip
+def test_refusal_to_do_something_is_judged(reply: str) -> None:
+    assert said(reply) == [reply]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I can't say whether alcohol is allowed.", "I cannot confirm that.", "I can't help with that.",
+        "I'm unable to determine whether children take alcohol.", "I can't provide any information about alcohol.",
+        "I don't have any information about lead.", "I cannot give you details about alcohol.",
+        "No puedo confirmar.", "No tengo información.", "Das weiß ich leider nicht.",
+    ],
+)  # fmt: skip
+def test_refusal_to_tell_something_is_harmless(reply: str) -> None:
+    assert read(reply) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "When children take 4 tablets daily, alcohol is allowed?", "Which is why alcohol is allowed for children?",
+        "Where alcohol is allowed, children take tablets?", "Who takes 4 tablets, children?",
+        "What is allowed for children, alcohol?", "What children take: 4 tablets daily?",
+        "Which tablets: 4 red tablets daily?", "What, alcohol is allowed for children?",
+        "How could alcohol not be allowed?", "When is alcohol not allowed for children?",
+        "What do children take, if not alcohol?", "How do adults take alcohol?", "Who takes alcohol?",
+        "What do you take – alcohol?", "Which tablets do you take, the red tablets?", "Alcohol is allowed?",
+        "Where do you store the tablets?", "What would you like: tea?", "Was Kinder nehmen: 4 tablets daily?",
+        "Wann nehmen Kinder alcohol?", "¿Quién toma 4 tablets, los niños?", "Qui prend alcohol, les enfants ?",
+        "Have you considered alcohol?", "Have you tried alcohol?", "Could you try alcohol?", "Do you want tea?",
+        "Which alcohol would you like with the tablets?", "Which tea do you want?", "How much alcohol do you want?",
+        "Would you like to know how much alcohol children take?", "Would you like the red tablet for adults?",
+        "Would you like to know how long alcohol is allowed for children?", "When do children drink alcohol?",
+        "Would you like more information about tea?", "Would you like more information about 4 tablets?",
+        "Shall I explain why alcohol is allowed?", "Do you need alcohol for children?",
+        "Möchten Sie Tee?", "Voulez-vous du thé ?", "¿Quiere té?",
+        "The documents don't say how long alcohol is allowed.", "I don't know how much alcohol children take.",
+        "Let us know when children need alcohol.", "I hope this clarifies why alcohol is allowed.",
+        "Thank you for asking when children take tea.", "I'm happy to explain why alcohol is allowed.",
+    ],
+)  # fmt: skip
+def test_question_that_names_or_suggests_something_is_judged(reply: str) -> None:
+    assert len(said(reply)) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Is there anything else I can help you with?", "Would you like more details about alcohol?",
+        "Do you want more information about adults and children?", "Where would you like to start?",
+        "Would you like an example?", "Is alcohol allowed with the tablets?", "What do adults and children take?",
+        "Möchten Sie mehr wissen?", "Avez-vous une autre question ?", "¿Quiere saber más?", "Did that help?",
+    ],
+)  # fmt: skip
+def test_question_to_the_user_in_fixed_words_is_harmless(reply: str) -> None:
+    assert read(reply) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "I cannot confirm that", "I can't say that", "The documents do not say that",
+        "The documents don't mention that",
+        "I could not find", "I'm unable to say", "I don't know", "I cannot verify that", "The context doesn't say",
+        "Ich kann nicht sagen", "Je ne sais pas", "No puedo confirmar", "Thanks", "I'm sorry",
+    ],
+)  # fmt: skip
+def test_text_that_a_line_break_cuts_off_is_judged_with_what_follows(refusal: str) -> None:
+    assert said(f"{refusal}\nAdults take 4 tablets daily.") == [f"{refusal} Adults take 4 tablets daily."]
+
+
+@pytest.mark.parametrize(
+    "before", ["I don't know.\n", "I don't know\n\n", "The documents don't say:\n", "Hello!\n", "# Adults\n"]
+)
+def test_complete_text_is_not_continued(before: str) -> None:
+    assert [one.claim.text for one in read(f"{before}Adults take 4 tablets daily.")[0]] == [
+        "Adults take 4 tablets daily."
+    ]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Hello! [4]", "Children: [4]", "Let me explain: [4]", "**Tablets for children:** [4]",
+        "Hello!\n\n[4]\n\nI hope this helps!", "| Children |\n|---|\n| [4] |", "The documents do not say. [4]",
+        "I don't know [4].", "[8]", "Sources: [4]", "## Sources\n\n8", "## Sources\n\n[4]", "Sources:\n- 4",
+        "Would you like more details? [4]", "Thank you! [4] [5]", "Here are the steps: [4]", "- Hello\n- [4]",
+        "Hello!\n\n[4]\n\n[5]", "Great question! [3] [4]",
+    ],
+)  # fmt: skip
+def test_marker_that_cites_nothing_is_judged(reply: str) -> None:
+    assert any(char.isdecimal() for text in said(reply) for char in text)
+
+
+@pytest.mark.parametrize(
+    "after", ["[1]", "\n\n[1]", "\n\nSources: [1], [2]", "\n\n## Sources\n\n- [1]\n- [2]", "\n\n## Sources\n\n1"]
+)
+def test_marker_after_a_claim_is_harmless(after: str) -> None:
+    claims, unjudged = read(f"Adults take 4 tablets daily. {after}")
+    assert [one.claim.text for one in claims] == ["Adults take 4 tablets daily."]
+    assert unjudged == []

@@ -217,7 +217,7 @@ def test_answer_before_a_statement_is_judged_with_it() -> None:
 
 @pytest.mark.parametrize(
     "before",
-    ["How about ice?", "# Ice", "Ice:", "**Ice**", "I don't know whether it is ice.", "# Ice\n\nGreat question!"],
+    ["How about ice?", "# Ice", "Ice:", "**Ice**", "# Ice\n\nGreat question!"],
 )
 def test_courtesy_after_text_that_it_can_answer_is_judged_with_it(before: str) -> None:
     (claim,) = read("Absolutely!", message="What helps?", before=before)

@@ -62,7 +62,8 @@ def test_introduction_is_no_part_of_a_statement(text: str, rest: str) -> None:
     [
         ("I don't know.", "I don't know."),
         ("I don't know, the limit is 9000.", "I don't know,"),
-        ("The documents do not say whether refunds are paid.", "The documents do not say whether refunds are paid."),
+        ("The documents do not say whether refunds work.", "The documents do not say whether refunds work."),
+        ("The documents do not say whether refunds are paid.", ""),
         ("The handbook does not say.", "The handbook does not say."),
         ("The policy says nothing about refunds.", "The policy says nothing about refunds."),
         ("That is not mentioned in the manual.", "That is not mentioned in the manual."),
@@ -110,7 +111,7 @@ def test_label_with_a_statement_or_name_is_a_claim(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["Would you like more details?", "Which plan do you have?", "How do refunds work?", "What is the rate limit?"],
+    ["Would you like more details?", "Which plan do you have?", "How do refunds work?"],
 )
 def test_question_to_the_user_states_nothing(text: str) -> None:
     assert HARMLESS.is_question(text)
@@ -123,6 +124,7 @@ def test_question_to_the_user_states_nothing(text: str) -> None:
         "Is it 9000?",
         "Do you need 9000 requests?",
         "When did the Zaphod fee start?",
+        "What is the rate limit?",
     ],
 )
 def test_question_with_a_statement_is_a_claim(text: str) -> None:

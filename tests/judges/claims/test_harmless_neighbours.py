@@ -5,25 +5,33 @@ import pytest
 from judges.claims.harmless import HarmlessText
 from judges.claims.known_text import KnownText
 
-KNOWN = KnownText(
-    question="How many tablets may I take? I cannot sleep.",
-    documents=[
-        "Adults take one tablet of 500 mg every six hours.",
-        "Stop taking the medicine and see a doctor if you get a rash.",
-        "Do not use ice. Never drink alcohol. Missing parcels must be reported within 10 days or 30 days.",
-        "Water damage is covered by the policy. Type 1 diabetes is described in Article 15.",
-        "The manager approves leave.",
-        "Der Schaden ist abgedeckt. La perte est couverte.",
-    ],
-    names=["leaflet", "faq.pdf"],
+DOCUMENTS = [
+    "Adults take one tablet of 500 mg every six hours.",
+    "Stop taking the medicine and see a doctor if you get a rash.",
+    "Do not use ice. Never drink alcohol. Missing parcels must be reported within 10 days or 30 days.",
+    "Water damage is covered by the policy. Type 1 diabetes is described in Article 15.",
+    "The manager approves leave.",
+    "Der Schaden ist abgedeckt. La perte est couverte.",
+]
+NAMES = ["leaflet", "faq.pdf"]
+QUESTION = "How many tablets may I take? I cannot sleep."
+HARMLESS = HarmlessText(KnownText(question=QUESTION, documents=DOCUMENTS, names=NAMES))
+REFUSING = HarmlessText(
+    KnownText(
+        question=f"{QUESTION} What do leaflet and policy say about water damage, how to take medicine, alcohol, ice, "
+        "leave, a rash, and a doctor? Is it covered?",
+        documents=DOCUMENTS,
+        names=NAMES,
+    )
 )
-HARMLESS = HarmlessText(KNOWN)
+"""A refusal only names what the user asked about."""
 
 
-def states_nothing(text: str) -> bool:
+def states_nothing(text: str, kind: str = "") -> bool:
     """Whether the extractor leaves out all of ``text``."""
-    bare = text[HARMLESS.refusal(text) :].strip()
-    return not bare or HARMLESS.is_courtesy(bare) or HARMLESS.is_question(bare) or HARMLESS.is_label(bare)
+    harmless = REFUSING if kind == "a refusal" else HARMLESS
+    bare = text[harmless.refusal(text) :].strip()
+    return not bare or harmless.is_courtesy(bare) or harmless.is_question(bare) or harmless.is_label(bare)
 
 
 KINDS = {
@@ -81,9 +89,10 @@ KINDS = {
          "Here's how the manager approves leave:"],
     ),
     "a question to the user": (
-        ["Have you already asked your manager?", "Want me to show an example?", "Did that solve the problem?",
-         "Do any of these apply to you?", "How many tablets do you take?", "Vuoi che ti aiuti?"],
-        ["Want me to take 8 tablets?", "Have you asked whether 9000 works?", "How many tablets do you take, 8?",
+        ["Would you like more information about the tablets?", "Want me to show an example?",
+         "Did that solve the problem?", "Do any of these apply to you?", "Vuoi che ti aiuti?"],
+        ["Have you already asked your manager?", "How many tablets do you take?",
+         "Want me to take 8 tablets?", "Have you asked whether 9000 works?", "How many tablets do you take, 8?",
          "Would you like to know when water damage is covered?", "Shall I explain how adults drink alcohol?",
          "Do you want me to explain why the policy covers ice?", "How about 30 tablets?",
          "Would you like to know when adults take it?",
@@ -160,12 +169,12 @@ KINDS = {
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, (texts, _) in KINDS.items() for text in texts])
 def test_listed_text_states_nothing(kind: str, text: str) -> None:
-    assert states_nothing(text), kind
+    assert states_nothing(text, kind), kind
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, (_, texts) in KINDS.items() for text in texts])
 def test_similar_text_is_judged(kind: str, text: str) -> None:
-    assert not states_nothing(text), kind
+    assert not states_nothing(text, kind), kind
 
 
 @pytest.mark.parametrize("text", ["[^1]: leaflet", "[^leave]: faq.pdf", "¹ leaflet", ": faq.pdf"])

@@ -80,7 +80,7 @@ KINDS = {
         ("| Blue |\n|---|\n\n| Red |\n|---|\n| 8 |", ["Blue", "Red: 8"]),
     ],
     "a label before text that states nothing": [
-        ("Then take: [1]", ["Then take:"]), ("Blue:\n\n---\n\n[1]", ["Blue:"]),
+        ("Then take: [1]", ["Then take: [1]"]), ("Blue:\n\n---\n\n[1]", ["Blue:"]),
         ("Blue:\n\nI hope this helps!", ["Blue:"]), ("# Blue\n\nI hope this helps!", ["Blue"]),
         ("Blue:\n\nWould you like more details?", ["Blue:"]),
         ("**Blue**\n\nWould you like more details?", ["Blue"]),
