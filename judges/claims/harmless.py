@@ -310,6 +310,10 @@ class HarmlessText:
             return True
         return self._labels.is_label(text, folded)
 
+    def heads_side_by_side(self, cells: Sequence[str]) -> bool:
+        """Return whether the header of a table puts two names next to each other."""
+        return self._labels.heads_side_by_side(cells)
+
     def is_name(self, text: str) -> bool:
         """Return whether ``text`` is the whole name of a document."""
         return self._known.is_name(text.strip(f"{END_MARKS}([{{<>}}]\"' "))

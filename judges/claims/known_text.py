@@ -84,6 +84,15 @@ class KnownText:
         words = words_of(text)
         return bool(words) and f" {' '.join(words)} " in self._asked_in_order
 
+    def has_run(self, words: Sequence[str]) -> bool:
+        """Return whether the question or a document contains ``words``, in order, the last one in any number."""
+        run = " ".join(words)
+        return any(f" {one} " in text for one in (run, f"{run}s", run.removesuffix("s")) for text in self._runs)
+
+    @property
+    def _runs(self) -> Sequence[str]:
+        return self._asked_in_order, self._documents.in_order
+
     def asks_question(self, text: str) -> bool:
         """Return whether ``text`` has the words of a whole question in the user's text."""
         return " ".join(words_of(text)) in self._questions
@@ -142,6 +151,9 @@ class AnyText(KnownText):
     def asked(self, words: Sequence[str]) -> bool:
         return True
 
+    def has_run(self, words: Sequence[str]) -> bool:
+        return True
+
     def without_documents(self) -> KnownText:
         return self
 
@@ -170,6 +182,10 @@ class KnownWords:
         question or a document."""
         return _IDENTIFIED.match(fold(text)) is not None and (self._known.asks(text) or self._known.quotes(text))
 
+    def has_run(self, words: Sequence[str]) -> bool:
+        """Return whether the question or a document contains ``words``, in order, the last one in any number."""
+        return self._known.has_run(words)
+
     def states(self, words: Sequence[str]) -> bool:
         """Return whether a label with ``words`` states a fact or gives an instruction."""
         table = self._table
@@ -186,7 +202,7 @@ class KnownWords:
 
     def counts_nothing(self, words: Iterable[str]) -> bool:
         """Return whether none of ``words`` is a number or a negation."""
-        return not any(any(map(str.isdecimal, word)) or word in _COUNTING for word in words)
+        return not any(any(map(str.isnumeric, word)) or word in _COUNTING for word in words)
 
     def knows(self, words: Sequence[str]) -> bool:
         """Return whether each of ``words`` is in the question or the documents, or is a function word. A word that
@@ -203,7 +219,7 @@ class KnownWords:
 
     def is_function_word(self, word: str) -> bool:
         """Return whether ``word`` names nothing, and neither counts nor denies anything."""
-        if any(map(str.isdecimal, word)) or word in COUNTED:
+        if any(map(str.isnumeric, word)) or word in COUNTED:
             return False
         return (word in self._table.words and word not in DENYING) or (word in lexicon.STOP and word not in _LIMITING)
 

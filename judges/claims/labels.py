@@ -1,7 +1,8 @@
 """Recognises labels: headings, table headers and lead-ins that name things without stating anything."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from judges.claims.known_text import AND, ASKS, COUNTED, DEGREE, END_MARKS, KnownWords, fold
@@ -26,12 +27,11 @@ _LEAD: Final = re.compile(
 word ("Run it like this")."""
 _COLON: Final = re.compile(r"[:：]\s*\Z")
 _BREAK: Final = re.compile(r"[,;:(–—]")
-_BESIDE: Final = re.compile(
-    r"[:(\[–—]|\s-+\s|,\s+(?=(?:an?|the|our|your|my|his|her|its|their|de[nrms]|die|das|eine?|une?|l[aeo]s?|un[ao]s?|el)\b)",
-    re.IGNORECASE,
-)
-"""Punctuation between two names, one of which describes the other: a colon, a bracket, a dash, or a comma before a
-determiner."""
+_APART: Final = re.compile(r"[^\w\s,/&'’.:-]+|(?<!\w)['’._:-]+|['’._:-]+(?!\w)|[,/&]")
+"""Punctuation between words, except inside a word ("faq.pdf"). Commas, slashes and "&" may separate the items of a
+list."""
+_LISTING: Final = ",/&"
+_AND_OR: Final = frozenset(["and", "or", "und", "oder", "et", "ou", "y", "o"])
 _OPEN: Final = re.compile(
     r" (?:with|by|for|to|from|in|on|at|of|as|if|when|includes?|covers?|needs?|says?|states?|the following|as follows"
     r"|(?:these|this|the following) (?P<thing>\w+))\Z"
@@ -41,6 +41,9 @@ _GIVEN: Final = frozenset(["how", "why", "wie", "warum", "comment", "pourquoi", 
 """Question words that presuppose the rest of the question."""
 _WHY: Final = frozenset(["why", "warum", "pourquoi"])
 _MAX_LABEL_WORDS: Final = 16
+_MAX_WORD: Final = 64
+_SHARES_LISTED = "half quarter quarters thirds eighths halb halbe viertel drittel demi quart medio cuarto"
+_SHARES: Final = frozenset(_SHARES_LISTED.split())
 
 
 class Labels:
@@ -59,8 +62,32 @@ class Labels:
         words = words_of(bare)
         if len(words) > _MAX_LABEL_WORDS or self._tells(bare, is_lead_in=_COLON.search(text) is not None):
             return False
-        counts = any(word[0].isdigit() or word in COUNTED for word in words)
-        return not counts and not self._equates(text.strip(END_MARKS + " ")) and self._words.knows(words)
+        if any(map(self._counts, ["", *words], words, [*words[1:], ""])) or not self._words.knows(words):
+            return False
+        named = text.strip(END_MARKS + " ")
+        numbering = _NUMBERING.match(fold(named))
+        is_numbered = numbering is not None and not folded.startswith(numbering[0])
+        named = named[numbering.end() :] if numbering and is_numbered else named
+        end = _OPEN.search(fold(named)) if _COLON.search(text) else None
+        return not self._equates(named[: end.start()] if end else named)
+
+    def heads_side_by_side(self, cells: Sequence[str]) -> bool:
+        """Return whether the header of a table puts two names next to each other ("Deadline for Anna", "Monday")."""
+        first, *others = [[word for word in words_of(cell) if self._is_open(word)] for cell in cells]
+        return bool(first) and any(others)
+
+    def _is_open(self, word: str) -> bool:
+        return word not in self._table.words and self._table.names(word)
+
+    def _counts(self, before: str, word: str, after: str) -> bool:
+        """Return whether ``word`` is a number or a share of something. An ordinal and the word after it aren't, if they
+        stand so in the question or a document ("third quarter")."""
+        if word in vocabulary.ORDINAL_WORDS:
+            return not self._words.has_run([word, after])
+        if before in vocabulary.ORDINAL_WORDS and self._words.has_run([before, word]):
+            return False
+        is_share = word in _SHARES or (word.endswith("fold") and len(word) > len("fold"))
+        return any(map(str.isnumeric, word)) or word in COUNTED or is_share
 
     def _tells(self, bare: str, *, is_lead_in: bool) -> bool:
         """Return whether a part of a label states something, or is an instruction or an answer. The end of a lead-in is
@@ -79,14 +106,44 @@ class Labels:
 
     def _equates(self, text: str) -> bool:
         """Return whether a label puts two names next to each other, so that one describes the other: "Medicine: water",
-        "Deadline (Monday)", "Ben, the manager". A reference that occurs in the documents in the same form doesn't
-        count: "Right of access (Article 15 GDPR)"."""
-        found = _BESIDE.search(text)
-        return found is not None and all(
-            not self._words.is_reference(side.strip())
-            and any(word not in self._table.parts and word not in lexicon.STOP for word in words_of(fold(side)))
-            for side in (text[: found.start()], text[found.end() :])
-        )
+        "Deadline (Monday)", "Ben, the manager", "Deadline Monday". Two cases don't count: a run of words that occurs in
+        the question or a document, and a reference that occurs in the documents ("Right of access (Article 15
+        GDPR)")."""
+        parts = [part.strip() for part in self._sides(text)]
+        named = [part for part in parts if not self._words.is_reference(part) and self._has_name(part)]
+        if len(named) > 1 and not self._words.has_run(words_of(text)):
+            return True
+        unknown = (part for part in parts if not self._words.is_reference(part))
+        return any(self._is_beside(one, other) for part in unknown for one, other in self._neighbours(part))
+
+    def _sides(self, text: str) -> list[str]:
+        """Return the parts of a label between punctuation that doesn't separate the items of a list."""
+        cuts = [found for found in _APART.finditer(text) if not self._lists(found[0], text[found.end() :])]
+        ends = [*(found.start() for found in cuts), len(text)]
+        return [text[start:end] for start, end in zip([0, *(found.end() for found in cuts)], ends, strict=True)]
+
+    def _lists(self, mark: str, after: str) -> bool:
+        """Return whether a name or "and" follows a ``mark`` that separates the items of a list."""
+        follows = words_of(after[:_MAX_WORD])[:1]
+        return mark in _LISTING and (not follows or follows[0] in _AND_OR or self._table.names(follows[0]))
+
+    def _has_name(self, part: str) -> bool:
+        return any(word not in self._table.parts and word not in lexicon.STOP for word in words_of(fold(part)))
+
+    def _neighbours(self, part: str) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of names without a function word or a mark of a list between them."""
+        for item in re.split(f"[{_LISTING}]", fold(part)):
+            words = words_of(self._words.without_identifiers(item))
+            yield from (
+                (one, other) for one, other in pairwise(words) if self._table.names(one) and self._table.names(other)
+            )
+
+    def _is_beside(self, one: str, other: str) -> bool:
+        """Return whether two neighbouring names aren't known to be one name. A name may consist of a word and a general
+        noun ("refund timeline")."""
+        table = self._table
+        general = other in table.words or other in table.parts or one in table.parts
+        return not general and not self._words.has_run([one, other])
 
     def _describes(self, word: str) -> bool:
         return word in self._table.predicates or word.endswith("ed")

@@ -38,6 +38,7 @@ class TableRows:
             return sentence.text.strip() if is_marked else ""
         if header is None:
             is_claim = any(value and not self._harmless.is_label(value) for value in values)
+            is_claim = is_claim or self._harmless.heads_side_by_side(values)
             return ", ".join(filter(None, values)) if is_claim or sentence.introduces_nothing else ""
         if len(header) == len(values):
             listed = map(self._sources.are_listed, values, (f"{name}:" for name in header))

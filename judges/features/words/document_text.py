@@ -50,7 +50,7 @@ class DocumentText:
 
     def read(self) -> None:
         """Read the documents now rather than at the first lookup, because large documents take a while to read."""
-        _ = self.words, self._lines, self._joined
+        _ = self.words, self._lines, self._joined, self.in_order
 
     def without_texts(self) -> "DocumentText":
         """Return the names alone."""
@@ -60,6 +60,11 @@ class DocumentText:
     def words(self) -> frozenset[str]:
         """The words of the texts and names, with their stems and parts."""
         return known_words([*self._texts, *self._names])
+
+    @cached_property
+    def in_order(self) -> str:
+        """The words of the texts and names in order, with spaces around each, and a line for each text."""
+        return "\n".join(f" {' '.join(words_of(text))} " for text in (*self._texts, *self._names))
 
     def quotes(self, text: str) -> bool:
         """Return whether a document or a name contains ``text`` verbatim, ignoring whitespace."""

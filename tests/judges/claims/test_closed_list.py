@@ -284,3 +284,68 @@ def test_marker_after_a_claim_is_harmless(after: str) -> None:
     claims, unjudged = read(f"Adults take 4 tablets daily. {after}")
     assert [one.claim.text for one in claims] == ["Adults take 4 tablets daily."]
     assert unjudged == []
+
+
+MARKS = [
+    "; ", " · ", " • ", " | ", " ― ", " ‒ ", " – ", "：", " ! ", " # ", " § ", " _", "-", ": ", ". ", ", the ", ", on ",
+    "<br>", " ¡", " / the / ", " ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("label", ["## {}", "**{}**", "{}:"])
+def test_label_with_two_names_beside_each_other_is_judged(mark: str, label: str) -> None:
+    question = "What is the deadline for Anna?"
+    assert len(said(f"{label.format(f'Deadline for Anna{mark}Monday')}\n\nTea is allowed.", question)) >= 2
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "Deadline for Anna “Monday”", "Deadline for Anna 'Monday'", "Deadline for Anna (Monday)",
+        "Deadline for Anna（Monday）", "Deadline for Anna【Monday】", "Deadline for Anna `Monday`",
+        "Deadline for Anna _Monday_", "Deadline for Anna «Monday»", "Anna Monday", "Alcohol tea", "Tea: alcohol",
+    ],
+)  # fmt: skip
+def test_label_with_a_name_in_marks_is_judged(label: str) -> None:
+    assert len(said(f"## {label}\n\nTea is allowed.", "What is the deadline for Anna?")) == 2
+
+
+@pytest.mark.parametrize(
+    "label", ["Red tablet", "Tablets daily", "Tea and alcohol", "Tea, alcohol", "Tea/alcohol", "Overview: tea",
+              "Tablets (overview)", "Water damage", "Deadline for Anna", "Refund timeline", "Casing material"],
+)  # fmt: skip
+def test_label_with_a_single_name_is_harmless(label: str) -> None:
+    assert len(said(f"## {label}\n\nTea is allowed.")) == 1
+
+
+def test_table_header_with_two_names_is_judged() -> None:
+    header = "| Deadline for Anna | Monday |\n|---|---|\n| Tea | allowed |"
+    assert said(header)[0].endswith("Deadline for Anna, Monday")
+    assert len(said("| | Tea | Alcohol |\n|---|---|---|\n| Rule | allowed | forbidden |")) == 1
+    assert len(said("| Plan | Price |\n|---|---|\n| Tea | allowed |")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "½ tablets for children", "½ cup", "Ⅳ lamps", "Quarter cup", "An eighth cup", "The twofold dose",
+        "Third cup of lead", "Half tablet", "¼ cup of water", "Two tablets", "Tablets ②", "Ⅻ tablets", "A tenfold dose",
+        "Second tablet", "Viertel cup", "Demi cup", "Twice tea", "Third tablet",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["# {}", "**{}**", "{}:"])
+def test_label_with_a_quantity_is_judged(text: str, form: str) -> None:
+    assert len(said(f"{form.format(text)}\n\nTea is allowed.")) >= 2
+
+
+@pytest.mark.parametrize("text", ["½ cup", "Ⅳ tablets", "② tablets", "two tablets", "4 tablets"])
+def test_question_with_a_quantity_is_judged(text: str) -> None:
+    assert said(f"Would you like more information about {text}?")
+
+
+def test_ordinal_before_its_word_in_a_document_is_harmless() -> None:
+    assert (
+        said("## Third cup\n\nTea is allowed.") == ["Third cup Tea is allowed."]
+        or len(said("## Third cup\n\nTea is allowed.")) == 1
+    )
