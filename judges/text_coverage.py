@@ -43,8 +43,8 @@ _ENDS = (".", "!", "?", ":", "…", "。", ")", "]", '"', "”", "*", "_")
 _MAX_DEFINITIONS = 64
 """The maximum number of link definitions in a row."""
 _AFTER_ADDRESS = ".,;:!?)]}>\"'*_"
-_DECORATION = frozenset("😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎👉👇🚀💬🤝▪▫●○■□◆◇▶►➤➜•°©®™´`¨¯¸")
-"""Symbols used as greetings or decoration."""
+_DECORATION = frozenset("😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎🚀💬🤝°©®™´`¨¯¸")
+"""Symbols that decorate words. Without words, they may be an answer. Geometric shapes and pointing hands always may."""
 
 _INFO_STRINGS_LISTED = (
     "bash c cmd conf console cpp csharp css csv diff dockerfile go graphql groovy html http ini java javascript "
@@ -108,10 +108,20 @@ class ReplyCoverage:
     ) -> tuple[Part, ...]:
         """Return the parts of ``sentence``, which belongs to ``reply``."""
         self._may_link = self._may_link or "[" in sentence.text or self.json_reply is not None
-        changes = self._changes(sentence, reply, is_claim=bool(verdicts)) if self._may_link else ()
+        changes = self._decoration(sentence, reply)
+        if self._may_link and not changes:
+            changes = self._changes(sentence, reply, is_claim=bool(verdicts))
         return partition(
             sentence, verdicts, changes, known=self.known, resolves=self.resolves, json_reply=self.json_reply
         )
+
+    def _decoration(self, sentence: Sentence, reply: Sequence[Sentence]) -> Sequence[Part]:
+        """Return the sentence as a harmless part if it only decorates the words before it in the same line."""
+        if sentence.index == 0 or sentence.in_code or not _DECORATION.issuperset(sentence.text.strip() or "?"):
+            return ()
+        above = reply[sentence.index - 1].text
+        is_decorated = "\n" not in above[len(above.rstrip()) :] and any(map(str.isalpha, above))
+        return [Part(span=sentence.span, standing=Standing.HARMLESS)] if is_decorated else ()
 
     def _changes(self, sentence: Sentence, reply: Sequence[Sentence], *, is_claim: bool) -> Sequence[Part]:
         """Return the parts whose standing depends on other sentences of the reply. The markers of a claim
@@ -272,10 +282,11 @@ def _text_parts(
 def _wordless_parts(text: str, offset: int, span: Span, known: KnownText) -> Iterator[Part]:
     """Yield the parts of text outside claims. Its words state nothing, but addresses and symbols may."""
     at, start, end = span.start, span.start - offset, span.end - offset
+    decorates = any(map(str.isalpha, text))
     for found in _WORDLESS.finditer(text, start, end):
         if found.lastgroup == "address":
             kind, judged = FragmentKind.LINK.value, known.quotes(found[0].rstrip(_AFTER_ADDRESS))
-        elif _says_nothing(character := join_surrogates(found[0])):
+        elif not is_symbol(character := join_surrogates(found[0])) or (decorates and character in _DECORATION):
             continue
         else:
             kind, judged = SYMBOL, known.quotes(character)
@@ -286,10 +297,6 @@ def _wordless_parts(text: str, offset: int, span: Span, known: KnownText) -> Ite
         yield Part(span=Span(offset + found.start(), at), standing=standing, kind=None if judged else kind)
     if span.end > at:
         yield Part(span=Span(at, span.end), standing=Standing.HARMLESS)
-
-
-def _says_nothing(character: str) -> bool:
-    return character in _DECORATION or not is_symbol(character)
 
 
 def _code_parts(text: str, offset: int, claims: _Claims, known: KnownText) -> Iterator[Part]:

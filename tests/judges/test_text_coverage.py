@@ -310,3 +310,21 @@ def test_entity_is_read_as_it_is_shown(text: str, read: str) -> None:
 def test_lines_of_inline_code_in_a_paragraph_are_read_together(text: str) -> None:
     claims = [claim.claim.text for verdict in asyncio.run(checked(text)) for claim in verdict.claims]
     assert claims == [" ".join(text.removeprefix("- ").replace("`", "").split())]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "●●●●", "🎉", "■■■□", "👉👉👉👉", "1. ●\n2. ○", "😉", "✨ ✨",
+        "**○ Adults**\n\n**● Tablets**", "- ◆\n- ◇", "👍", "✅", "❌",
+        "🙂 🙂 🙂", "▶", "Hello ➜!", "# ▪ Tablets", "| ● | ○ |\n|---|---|",
+    ],
+)  # fmt: skip
+def test_symbol_without_words_and_shape_is_unjudged(text: str) -> None:
+    found = [part for part in parts(text) if any(not char.isspace() for char in text[part.span.start : part.span.end])]
+    assert any(part.standing is not Standing.HARMLESS for part in found)
+
+
+@pytest.mark.parametrize("text", ["Hello! 😊", "Thank you! 🎉", "I hope this helps! 🚀", "Hello 👋!"])
+def test_symbol_that_decorates_words_is_harmless(text: str) -> None:
+    assert {part.standing for part in parts(text)} == {Standing.HARMLESS}

@@ -330,7 +330,7 @@ def test_table_header_with_two_names_is_judged() -> None:
     "text",
     [
         "½ tablets for children", "½ cup", "Ⅳ lamps", "Quarter cup", "An eighth cup", "The twofold dose",
-        "Third cup of lead", "Half tablet", "¼ cup of water", "Two tablets", "Tablets ②", "Ⅻ tablets", "A tenfold dose",
+        "Third red tablet", "Half tablet", "¼ cup of water", "Two tablets", "Tablets ②", "Ⅻ tablets", "A tenfold dose",
         "Second tablet", "Viertel cup", "Demi cup", "Twice tea", "Third tablet",
     ],
 )  # fmt: skip
@@ -345,7 +345,4 @@ def test_question_with_a_quantity_is_judged(text: str) -> None:
 
 
 def test_ordinal_before_its_word_in_a_document_is_harmless() -> None:
-    assert (
-        said("## Third cup\n\nTea is allowed.") == ["Third cup Tea is allowed."]
-        or len(said("## Third cup\n\nTea is allowed.")) == 1
-    )
+    assert len(said("## Third cup\n\nTea is allowed.")) == 1

@@ -152,8 +152,8 @@ def test_label_that_introduces_nothing_is_judged_with_the_question() -> None:
     *_, blue, red = claims(text)
     for claim, name in ((blue, "Blue"), (red, "Red")):
         assert (claim.text, text[claim.span.start : claim.span.end]) == (f"{QUESTION} {name}", f"## {name}")
-    (head,) = claims("| Blue | Red |\n|---|---|\n")
-    assert head.text == f"{QUESTION} Blue, Red"
+    (head,) = claims("| Blue |\n|---|\n")
+    assert head.text == f"{QUESTION} Blue"
 
 
 def test_labels_of_a_long_row_of_labels_are_judged() -> None:
