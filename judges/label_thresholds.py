@@ -9,6 +9,8 @@ from typing import Final
 
 from judges.types import ClaimVerdict, Label
 
+CONTRADICTED_BY_CONTEXT: Final = 0.5
+"""From this probability of contradiction, a claim isn't judged again without its context."""
 CONTRADICTION_MIN_AFFINITY: Final = 0.1
 """A window can contradict a claim only if one of its sentences contains at least this share of the claim's words.
 Models often report a contradiction between statements about different things."""

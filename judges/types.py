@@ -132,7 +132,8 @@ class Claim:
     answers, if the claim depends on one. The question isn't judged, but determines which of several things in the
     evidence the claim refers to. If ``question_known`` is False, the claim ("Yes.") answers a question that isn't
     known, so no evidence can support it. ``parts`` are the parts into which an LLM split the claim. If ``correctable``
-    is False, no correction may replace the claim, because part of it isn't in the reply.
+    is False, no correction may replace the claim, because part of it isn't in the reply. ``stands_alone`` says that the
+    claim can be understood without its ``context``, which consists of headings and lead-ins in words of the documents.
     """
 
     text: str
@@ -143,6 +144,7 @@ class Claim:
     parts: tuple["Claim", ...] = ()
     question_known: bool = True
     correctable: bool = True
+    stands_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ _ELSEWHERE: Mapping[Any, Set[str]] = {
     RequestLog: {"chunks", "dropped", "stream", "blocked", "choices"},
 }
 """Fields that are stored in separate rows or columns, or not at all, such as the user's question."""
-_CLAIM_FIELDS = frozenset({"span", "sentence_index", "question_known", "correctable"})
+_CLAIM_FIELDS = frozenset({"span", "sentence_index", "question_known", "correctable", "stands_alone"})
 _VERDICT_FIELDS = frozenset(
     {
         "label",

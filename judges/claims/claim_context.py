@@ -3,7 +3,7 @@ and the question it answers.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -35,6 +35,8 @@ _HTML_TITLE = re.compile(r"\s*<(?P<tag>b|strong|h[1-6])>[^<\n.!?]{1,80}</(?P=tag
 _UNDERLINE = re.compile(r"\s{0,3}(?:-+|=+)\s*\Z")
 _BLANK_LINE = re.compile(r"\n[^\n\S]*\n")
 _MAX_TITLE_WORDS = 8
+_MAX_LEAD_INS = 4
+"""The maximum number of lead-ins, each directly below the one before it, that introduce the same text."""
 _MAX_FRAGMENT_WORDS = 5
 """A claim with at most this many words may be a fragment that can't be understood without its heading."""
 _MAX_LOOK_BACK = 64
@@ -70,6 +72,11 @@ class OuterLines(Struct, frozen=True):
     that make no claim ("Here are the steps:")."""
     introduced: bool = True
 
+    @property
+    def context(self) -> Sequence[str]:
+        """The lines as context of the text that they introduce."""
+        return [self.heading, *self.lines] if self.introduced else []
+
 
 class ContextFinder:
     """Finds the context of claims. ``stated`` returns the claims in a sentence as one text, or "" if there are none.
@@ -79,12 +86,18 @@ class ContextFinder:
         self._rules = rules
         self._stated = stated
         self._names = lru_cache(maxsize=256)(names)
-        self._points_back = lru_cache(maxsize=256)(self._read_points_back)
+        self.points_back = lru_cache(maxsize=256)(self._read_points_back)
+        """Whether a text begins with a pronoun or connective that refers to a preceding sentence."""
 
     def above(self, sentence: Sentence, previous: Sequence[Sentence]) -> OuterLines:
         """Find the lines that introduce ``sentence`` among the ``previous`` sentences."""
         recent = [one for one in previous[-_MAX_LOOK_BACK:] if one.index >= 0]
-        return self._above_item(sentence, recent) if starts_item(sentence) else self._above_text(sentence, recent)
+        return self._above(sentence, recent)
+
+    def _above(self, sentence: Sentence, recent: Sequence[Sentence], depth: int = 0) -> OuterLines:
+        if starts_item(sentence):
+            return self._above_item(sentence, recent)
+        return self._above_text(sentence, recent, depth)
 
     def _above_item(self, sentence: Sentence, recent: Sequence[Sentence]) -> OuterLines:
         listed, nearest = True, ""
@@ -96,7 +109,6 @@ class ContextFinder:
                 return OuterLines(self._heading(title), tuple(reversed(lines)), nearest or f"{title.plain}:")
             if not listed:
                 continue
-            before = recent[:place]
             parent = starts_item(earlier) and _is_above(earlier, indent_after(before), below, indent)
             if COLON.search(earlier.plain) or parent:
                 nearest = nearest or earlier.plain
@@ -108,12 +120,12 @@ class ContextFinder:
                 listed = False
         return OuterLines("", tuple(reversed(lines)), nearest)
 
-    def _above_text(self, sentence: Sentence, recent: Sequence[Sentence]) -> OuterLines:
+    def _above_text(self, sentence: Sentence, recent: Sequence[Sentence], depth: int) -> OuterLines:
         """Find the lines that introduce a sentence that is no list item: those directly above its paragraph. A fragment
-        may also be further below, among other fragments and list items."""
-        place = _introduction_of(sentence, recent)
+        may also be further below, among other fragments and list items. ``depth`` is the number of lead-ins between."""
+        place = _introduction_of(sentence, recent) if depth < _MAX_LEAD_INS else None
         if place is not None and _title_at(recent, place) is None:
-            outer = self.above(recent[place], recent[:place])
+            outer = self._above(recent[place], recent[:place], depth + 1)
             lines = (*(outer.lines if outer.introduced else ()), *self._told(recent[place]))
             return OuterLines(outer.heading, lines)
         titles = (_title_at(recent, at) for at in range(len(recent) - 1, -1, -1))
@@ -144,11 +156,11 @@ class ContextFinder:
             before: the preceding claim in the same sentence.
             above: the lines that introduce the sentence.
         """
-        contexts = [above.heading, *above.lines] if above.introduced else []
-        if points_back := self._points_back(text):
+        contexts = [*above.context]
+        if points_back := self.points_back(text):
             contexts.append(self._referent(text, previous) if before is None else before)
         if any(contexts) or before is not None:
-            return " ".join(dict.fromkeys(context for context in contexts if context)), ""
+            return joined(contexts), ""
         if question := self._question(sentence, previous):
             return "", question
         if above.heading and (points_back or sum(map(has_words, text.split())) <= _MAX_FRAGMENT_WORDS):
@@ -167,7 +179,7 @@ class ContextFinder:
         """Return the last claim that names its subject, or the last claim if none does."""
         nearest = ""
         for text in self._statements(previous):
-            if not self._points_back(text):
+            if not self.points_back(text):
                 return text
             nearest = nearest or text
         return nearest
@@ -175,7 +187,7 @@ class ContextFinder:
     def _statement_before(self, previous: Sequence[Sentence]) -> str:
         """Return the last claim, preceded by the claim that it refers back to."""
         nearest = next(self._statements(previous), "")
-        if not nearest or not self._points_back(nearest):
+        if not nearest or not self.points_back(nearest):
             return nearest
         named = self._antecedent(previous)
         return nearest if named == nearest else f"{named} {nearest}"
@@ -247,6 +259,11 @@ class ContextFinder:
     def _read_points_back(self, text: str) -> bool:
         folded = fold(text)
         return bool(self._rules.pronouns.match(folded) or self._rules.connectives.match(folded))
+
+
+def joined(contexts: Iterable[str]) -> str:
+    """Return lines of context as one text, without repetitions."""
+    return " ".join(dict.fromkeys(context for context in contexts if context))
 
 
 def has_words(text: str) -> bool:
@@ -350,6 +367,8 @@ def _introduction_of(sentence: Sentence, recent: Sequence[Sentence]) -> int | No
             return place
         if not has_words(earlier.plain):
             continue
+        if COLON.search(sentence.plain):  # it begins a new list, below another one
+            return None
         in_paragraph = in_paragraph and not _BLANK_LINE.search(earlier.text) and not starts_item(earlier)
         if not in_paragraph and not (is_fragment and _is_listed(earlier)):
             return None

@@ -13,9 +13,11 @@ from judges.claims.claim_context import (
     COLON,
     QUESTION,
     ContextFinder,
+    OuterLines,
     continues_table,
     has_words,
     is_title,
+    joined,
     starts_item,
 )
 from judges.claims.harmless import HarmlessText
@@ -139,7 +141,7 @@ class HeuristicClaimExtractor:
         if not number and (answered := self._answered(spoken(pieces), clauses, previous)) is not None:
             answer, known = answered
             return [_claim(sentence, _whole(sentence, answer), question_known=known)]
-        above = self._contexts.above(sentence, previous)
+        above = self._contexts.above(sentence, previous) if clauses else OuterLines("")
         claims: list[Claim] = []
         before: str | None = None
         for clause in clauses:
@@ -149,9 +151,18 @@ class HeuristicClaimExtractor:
             context = context or (self._introduction(previous) if before is None else "")
             begun = (number or self._cut_off(sentence, previous)) if before is None else ""
             told = replace(clause, text=f"{begun} {clause.text}") if begun else clause
-            claims.append(_claim(sentence, told, context=context, question=question))
+            alone = self._stands_alone(clause.text, context, above)
+            claims.append(_claim(sentence, told, context=context, question=question, stands_alone=alone))
             before = clause.text
         return claims or self._claims_of_harmless(sentence, pieces, previous, begins=begins)
+
+    def _stands_alone(self, text: str, context: str, above: OuterLines) -> bool:
+        """Return whether a claim can be understood without its context. The context must only consist of the lines
+        above the claim, and the claim must be more than a name. If one of these lines names something that no document
+        mentions, the claim may be about that."""
+        if not context or context != joined(above.context) or self._contexts.points_back(text):
+            return False
+        return self._harmless.is_in_documents(context) and not self._harmless.is_label(text)
 
     def _claims_of_harmless(
         self, sentence: Sentence, pieces: Sequence[Fragment], previous: Sequence[Sentence], *, begins: bool
@@ -323,8 +334,11 @@ class HeuristicClaimExtractor:
         stated = self._table_rows.stated(sentence, previous)
         if stated and sentence.introduces_nothing:
             stated = f"{_question(previous)} {stated}".lstrip()
+        if not stated:
+            return []
         context = self._table_context(sentence, previous)
-        return [_claim(sentence, _whole(sentence, stated), context=context)] if stated else []
+        alone = bool(context) and self._harmless.is_in_documents(context)
+        return [_claim(sentence, _whole(sentence, stated), context=context, stands_alone=alone)]
 
     def _table_context(self, row: Sentence, previous: Sequence[Sentence]) -> str:
         """Return the heading or lead-in directly above the table of ``row``. It is looked for only once."""
@@ -336,7 +350,7 @@ class HeuristicClaimExtractor:
             place -= 1
         if known is None:
             lines = self._contexts.above(previous[place] if place < len(previous) else row, previous[:place])
-            known = row, " ".join(filter(None, (lines.heading, *lines.lines))) if lines.introduced else ""
+            known = row, joined(lines.context)
         self._tables[row.index] = row, known[1]
         return known[1]
 
@@ -364,7 +378,13 @@ def _question(previous: Sequence[Sentence]) -> str:
 
 
 def _claim(
-    sentence: Sentence, clause: _Clause, *, context: str = "", question: str = "", question_known: bool = True
+    sentence: Sentence,
+    clause: _Clause,
+    *,
+    context: str = "",
+    question: str = "",
+    question_known: bool = True,
+    stands_alone: bool = False,
 ) -> Claim:
     return Claim(
         text=clause.text,
@@ -373,6 +393,7 @@ def _claim(
         context=context,
         question=question,
         question_known=question_known,
+        stands_alone=stands_alone,
     )
 
 

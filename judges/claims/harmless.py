@@ -144,6 +144,12 @@ class HarmlessText:
         """Return whether ``text``, which states nothing, has a word that is in none of the fixed phrases."""
         return any(word not in self._closed and self._known.has(word) for word in words_of(text))
 
+    def is_in_documents(self, text: str) -> bool:
+        """Return whether each word of ``text`` is in a document or a fixed phrase, or names a part of the reply."""
+        fixed = self._closed | self._table.parts
+        words = words_of(without_ordinal(bare(text)))
+        return all(word.partition("'")[0] in fixed or self._known.in_documents(word) for word in words)
+
     @cached_property
     def _closed(self) -> frozenset[str]:
         table = self._table

@@ -10,7 +10,12 @@ from judges.concurrency import MAX_INLINE_CHARS, MAX_INLINE_COMPARISONS, run
 from judges.evidence.index import EvidenceIndex, FeatureCache
 from judges.evidence.windowing import split_long
 from judges.features import ClaimComparison, FeatureExtractor, Prepared
-from judges.label_thresholds import CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY, Thresholds
+from judges.label_thresholds import (
+    CONTRADICTED_BY_CONTEXT,
+    CONTRADICTION_MIN_AFFINITY,
+    CONTRADICTION_RELATIVE_AFFINITY,
+    Thresholds,
+)
 from judges.protocols import PairScorer
 from judges.text.span_alignment import move_spans
 from judges.types import Claim, ClaimVerdict, Evidence, EvidenceWindows, Label, Probabilities, UnsupportedSpan
@@ -93,7 +98,8 @@ class ClaimJudge:
         if count(claim.text) > self._max_claim_tokens:
             parts = await run(False, split_long, claim.text, self._max_claim_tokens, count)
         if len(parts) == 1:
-            return self._verdict(claim, await self._judge_part(claim))
+            finding = await self._judge_part(claim)
+            return self._verdict(claim, await self._judge_alone(claim, finding) if claim.stands_alone else finding)
         findings = [await self._judge_part(dataclasses.replace(claim, text=part)) for part in parts]
         weakest = min(findings, key=lambda finding: finding.support.entailed)
         opposition = max((finding.opposition for finding in findings), key=lambda score: score.contradicted)
@@ -104,6 +110,21 @@ class ClaimJudge:
         ]
         support = replace(weakest.support, spans=tuple(sorted(spans, key=lambda span: span.start)))
         return self._verdict(claim, replace(weakest, support=support, opposition=opposition))
+
+    async def _judge_alone(self, claim: Claim, finding: _Finding) -> _Finding:
+        """Judge a claim again without its context, if the documents neither support nor contradict it in its context.
+
+        A heading or lead-in tells the judge which of several things a claim is about, so it may reveal a contradiction.
+        But documents rarely repeat it in the sentence that supports the claim ("Here are the key facts about the
+        hotel:"), so the judge often finds less support with it.
+        """
+        opposition = finding.opposition.contradicted
+        label = self._thresholds.label(finding.support.entailed, opposition)
+        if label is not Label.UNVERIFIABLE or opposition >= CONTRADICTED_BY_CONTEXT:
+            return finding
+        alone = await self._judge_part(dataclasses.replace(claim, context=""))
+        label = self._thresholds.label(alone.support.entailed, alone.opposition.contradicted)
+        return alone if label is Label.SUPPORTED else finding
 
     async def _judge_part(self, part: Claim) -> _Finding:
         text, context = part.text, part.context

@@ -168,7 +168,7 @@ def test_no_text_is_kept_without_texts(how: StoreText) -> None:
 @pytest.mark.parametrize("how", [StoreText.HASH, StoreText.NONE])
 def test_only_fields_without_text_are_kept_without_texts(how: StoreText) -> None:
     part = Claim(text=SECRET, span=Span(0, 5), sentence_index=2, context=SECRET, question=SECRET)
-    claim = replace(part, parts=(part,), question_known=False, correctable=False)
+    claim = replace(part, parts=(part,), question_known=False, correctable=False, stands_alone=True)
     verdict = replace(
         VERDICT,
         claim=claim,

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from judges.claims.extraction import HeuristicClaimExtractor
+from judges.claims.known_text import KnownText
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Sentence, Span
 from tests.support.judging.claim_extraction import extract
@@ -152,6 +153,11 @@ def test_entries_of_a_source_list_are_no_claims() -> None:
         ("The plan is new.\n\n---\nThe plan has ten users and a hotline.", ""),
         ("For kids:\n\nTen users.\n\nThe plan has a number to call at night.", ""),
         ("The plan is new.\n\n| Drink |\n|---|\n| Cola |", ""),
+        ("For kids:\nTen users.\n\nFor adults:\nTen users.", "For adults:"),
+        ("Kids:\nTen users\nAdults:\nTen users", "Adults:"),
+        ("The basic plan:\n14 days\n\nThe pro plan:\n14 days", "The pro plan:"),
+        ("For kids:\n\nTea.\n\nFor adults:\n\n- Cola", "For adults:"),
+        ("A:\n\nB:\n\nC:\n\nD:\n\nE:\n\nF:\n\nCola and beer.", "C: D: E: F:"),
     ],
 )
 def test_text_below_a_heading_or_lead_in_is_read_with_it(text: str, context: str) -> None:
@@ -171,3 +177,42 @@ def test_text_below_a_heading_or_lead_in_is_read_with_it(text: str, context: str
 )
 def test_every_answer_to_a_question_is_read_with_it(text: str) -> None:
     assert last(text).question == "What is not allowed?"
+
+
+HOTEL = "Guests of the hotel can check in from 3 p.m. The pool and the fees of the basic plan are listed below."
+
+
+def stands_alone(text: str, *, question: str = "", document: str = HOTEL) -> bool:
+    """Return whether the last claim of ``text`` can be understood without its context."""
+    splitter = IncrementalSplitter()
+    extractor = HeuristicClaimExtractor(known=KnownText(question=question, documents=[document]), message=question)
+    sentences = [*splitter.push(text), *splitter.flush()]
+    return asyncio.run(extractor.extract(sentences[-1], sentences[:-1]))[-1].stands_alone
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Here are the key facts about the hotel:\n\n- Check-in from 3 p.m.",
+        "Here's an overview of the fees:\n\n- Basic plan: 3%",
+        "## Pool\n\nGuests swim until 9 p.m.",
+        "**1. Pool**\n\n- Open until 9 p.m.",
+        "The fees:\n\n| Plan | Fee |\n|---|---|\n| Basic | 3% |",
+    ],
+)
+def test_claim_below_words_of_the_documents_stands_alone(text: str) -> None:
+    assert stands_alone(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Guests check in from 3 p.m.",  # no context
+        "For pregnant guests:\n\n- Check-in from 3 p.m.",  # no document mentions them
+        "The hotel:\n\n- Pool",  # a name alone states nothing
+        "The pool is open. It closes at 9 p.m.",  # a pronoun
+        "The hotel:\n\n- It opens at 3 p.m.",
+    ],
+)
+def test_claim_that_depends_on_its_context(text: str) -> None:
+    assert not stands_alone(text, question="When can pregnant guests check in?")
