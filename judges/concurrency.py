@@ -13,9 +13,12 @@ from typing import Any, Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_INLINE_SPLIT_CHARS: Final = 5_000
+MAX_INLINE_SPLIT_CHARS: Final = 500
 """Pieces of a reply with at most this many characters are split into sentences on the event loop, longer ones on a
-thread."""
+thread. If every line is a label, this many characters take some 20 milliseconds."""
+
+MAX_INLINE_DOCUMENT_CHARS: Final = 5_000
+"""Documents with at most this many characters in total are evaluated on the event loop, longer ones on a thread."""
 
 MAX_INLINE_REPLY_CHARS: Final = 10_000
 """Replies with at most this many characters are summarised in a report on the event loop, longer ones on a thread."""

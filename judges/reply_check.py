@@ -227,7 +227,7 @@ class ReplyCheck:
         claims = [claim for claim in verdict.claims if claim.correction is not None]
         found: tuple[ClaimVerdict, ...] = ()
         if all(_is_sentence(claim.correction or "") for claim in claims):
-            corrected = await self._read(_with_corrections(verdict), self._every_claim)
+            corrected = await self._read(_with_corrections(verdict), self._claims_in_context)
             unjudged = any(part.standing is Standing.UNJUDGED for part in corrected.parts)
             found = () if unjudged or corrected.label is not Label.SUPPORTED else corrected.claims
         return structs.replace(
@@ -274,6 +274,11 @@ class ReplyCheck:
     async def _every_claim(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
         place = bisect_left(self._standing, sentence.index, key=_INDEX)
         return await self._extractor.extract(sentence, SentencesBefore(self._standing, place)), ()
+
+    async def _claims_in_context(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
+        """Return the claims in a corrected sentence, which must be supported together with their context."""
+        claims, skipped = await self._every_claim(sentence)
+        return [replace(claim, stands_alone=False) for claim in claims], skipped
 
     async def claims_of(self, sentence: Sentence) -> Sequence[Claim]:
         """Return the claims in a sentence that ``push`` or ``flush`` returned, without judging them. They are found

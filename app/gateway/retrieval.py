@@ -14,7 +14,7 @@ from app.protocols.documents import ParsedRequest
 from app.protocols.documents.json_body import SHARE, refuse
 from app.reply.reader_output import Mode
 from judges.checker import GroundingChecker
-from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
+from judges.concurrency import MAX_INLINE_DOCUMENT_CHARS, run
 from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk, Claim, Consistency
 from policies.citations.extraction import reported_citations
@@ -81,7 +81,7 @@ async def decide_documents(policies: PolicySet, parsed: ParsedRequest, recorder:
 async def _evaluated(policies: PolicySet, inputs: PolicyInputs) -> CombinedDecision:
     """Return the policies' decision on the documents. Long text is searched for instructions in a thread."""
     inline = (
-        not policies.document_needs.reads_texts or sum(len(c.text) for c in inputs.chunks) <= MAX_INLINE_SPLIT_CHARS
+        not policies.document_needs.reads_texts or sum(len(c.text) for c in inputs.chunks) <= MAX_INLINE_DOCUMENT_CHARS
     )
     return await run(inline, policies.evaluate_documents, inputs)
 
