@@ -41,6 +41,11 @@ class SentenceSplitter(Protocol):
         in a fragment."""
         ...
 
+    def restart(self, index: int) -> None:
+        """Forget the sentence ``index`` and all sentences after it, because other text replaces them. Called after
+        ``pause``; sentence indexes and positions continue."""
+        ...
+
 
 class ClaimExtractor(Protocol):
     """Finds the claims in a sentence."""

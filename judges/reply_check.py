@@ -45,7 +45,7 @@ batches, but low enough that a long reply neither blocks other replies nor excee
 NO_DOCUMENTS = "no_documents"
 """The reason given for a claim when there are no documents."""
 
-Partition = Callable[[Sentence, Sequence[ClaimVerdict], Sequence[Sentence]], tuple[Part, ...]]
+Partition = Callable[[Sentence, Sequence[ClaimVerdict], Sequence[Sentence], Sentence | None], tuple[Part, ...]]
 """Returns the standing of a sentence's characters, given the sentence, the verdicts on its claims, and the sentences of
 the reply."""
 
@@ -161,14 +161,16 @@ class ReplyCheck:
         return verdict
 
     async def reads_as_before(self, sentence: Sentence) -> bool:
-        """Return whether the claims of a checked sentence are still the same. They may differ if earlier sentences were
-        left out or corrected after it was read."""
+        """Return whether a checked sentence makes the same claims as before. They may differ if earlier sentences were
+        left out or corrected after it was read. A sentence without claims may be harmless only because of the sentence
+        before it, so it doesn't count as the same. Checking it again requires no judge."""
         edits, claims = self._read_as.get(sentence.index, (0, None))
         if edits == self.edits:
             return True
         with suppress(Exception):  # the sentence is then checked again, which reports it
             async with asyncio.timeout(self._timeout_s):
-                return await self.claims_of(sentence) == claims
+                found = await self.claims_of(sentence)
+                return bool(found) and found == claims
         return False
 
     def leave_out(self, sentence: Sentence) -> None:
@@ -194,6 +196,7 @@ class ReplyCheck:
         ``check`` may be running.
         """
         self.pause()
+        self._splitter.restart(index)
         discarded = range(index, len(self._sentences))
         self._discarded.update(discarded)
         del self._standing[bisect_left(self._standing, index, key=_INDEX) :]
@@ -256,7 +259,9 @@ class ReplyCheck:
                 *(_unjudged(replace(claim, parts=()), SKIPPED) for claim in skipped),
             ]
         inline = len(sentence.text) <= MAX_INLINE_CHARS
-        parts = await run(inline, self._partition, sentence, verdicts, self._sentences)
+        place = bisect_left(self._standing, sentence.index, key=_INDEX)
+        above = self._standing[place - 1] if place else None
+        parts = await run(inline, self._partition, sentence, verdicts, self._sentences, above)
         return SentenceVerdict(sentence=sentence, label=worst_label(verdicts), claims=tuple(verdicts), parts=parts)
 
     async def _claims_to_judge(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:

@@ -43,8 +43,10 @@ _ENDS = (".", "!", "?", ":", "…", "。", ")", "]", '"', "”", "*", "_")
 _MAX_DEFINITIONS = 64
 """The maximum number of link definitions in a row."""
 _AFTER_ADDRESS = ".,;:!?)]}>\"'*_"
-_DECORATION = frozenset("😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎🚀💬🤝°©®™´`¨¯¸")
+_DECORATION = "😊🙂😀😃😄😉😁🤗☺👋🙏🎉✨💡📌📍📝📋📄📑📚📖🔍🔎🚀💬🤝°©®™´`¨¯¸"
 """Symbols that decorate words. Without words, they may be an answer. Geometric shapes and pointing hands always may."""
+_DECORATIONS = re.compile(rf"(?:[{_DECORATION}][\U0001f3fb-\U0001f3ff]?\ufe0f?(?:\u200d(?=[{_DECORATION}])|[ \t]*))+")
+"""Such symbols, each with its skin tone and variation selector. They may be joined, or separated by spaces."""
 
 _INFO_STRINGS_LISTED = (
     "bash c cmd conf console cpp csharp css csv diff dockerfile go graphql groovy html http ini java javascript "
@@ -104,24 +106,21 @@ class ReplyCoverage:
         return SourceLists(self._text_of, self.resolves)
 
     def parts(
-        self, sentence: Sentence, verdicts: Sequence[ClaimVerdict], reply: Sequence[Sentence]
+        self,
+        sentence: Sentence,
+        verdicts: Sequence[ClaimVerdict],
+        reply: Sequence[Sentence],
+        above: Sentence | None = None,
     ) -> tuple[Part, ...]:
-        """Return the parts of ``sentence``, which belongs to ``reply``."""
+        """Return the parts of ``sentence``, which belongs to ``reply``. ``above`` is the sentence before it as it is
+        delivered."""
         self._may_link = self._may_link or "[" in sentence.text or self.json_reply is not None
-        changes = self._decoration(sentence, reply)
+        changes = _decoration(sentence, above)
         if self._may_link and not changes:
             changes = self._changes(sentence, reply, is_claim=bool(verdicts))
         return partition(
             sentence, verdicts, changes, known=self.known, resolves=self.resolves, json_reply=self.json_reply
         )
-
-    def _decoration(self, sentence: Sentence, reply: Sequence[Sentence]) -> Sequence[Part]:
-        """Return the sentence as a harmless part if it only decorates the words before it in the same line."""
-        if sentence.index == 0 or sentence.in_code or not _DECORATION.issuperset(sentence.text.strip() or "?"):
-            return ()
-        above = reply[sentence.index - 1].text
-        is_decorated = "\n" not in above[len(above.rstrip()) :] and any(map(str.isalpha, above))
-        return [Part(span=sentence.span, standing=Standing.HARMLESS)] if is_decorated else ()
 
     def _changes(self, sentence: Sentence, reply: Sequence[Sentence], *, is_claim: bool) -> Sequence[Part]:
         """Return the parts whose standing depends on other sentences of the reply. The markers of a claim
@@ -167,6 +166,14 @@ class ReplyCoverage:
         """Return the Markdown text of a sentence or of a piece of a JSON reply; "" if it is code or has no text."""
         spoken = sentence if self.json_reply is None else self.json_reply.spoken(sentence)
         return "" if spoken is None or spoken.in_code else spoken.text
+
+
+def _decoration(sentence: Sentence, above: Sentence | None) -> Sequence[Part]:
+    """Return the sentence as a harmless part if it only decorates the words of ``above`` in the same line."""
+    if above is None or sentence.in_code or not _DECORATIONS.fullmatch(sentence.text.strip()):
+        return ()
+    is_decorated = "\n" not in above.text[len(above.text.rstrip()) :] and any(map(str.isalpha, above.plain))
+    return [Part(span=sentence.span, standing=Standing.HARMLESS)] if is_decorated else ()
 
 
 def _hidden(span: Span) -> Part:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from judges.claims.known_text import fold
 from judges.text.languages.rules import ClaimRules
-from judges.text.markdown import HEADING, ITEM, ROW
+from judges.text.markdown import HEADING, ITEM, is_row
 from judges.types import BlockMarks, Sentence, Span
 
 QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]{0,30}[)\]*_\s]{0,60}\Z")
@@ -216,7 +216,7 @@ class ContextFinder:
                 break
             if QUESTION.search(sentence.plain):
                 return sentence.plain, stated
-            if sentence.in_code or ROW.match(sentence.text) or self._stated(sentence):
+            if sentence.in_code or is_row(sentence) or self._stated(sentence):
                 stated = True
             elif not stated and has_words(sentence.plain) and not is_courtesy(sentence.plain):
                 return sentence.plain, False
@@ -322,7 +322,7 @@ def _before(number: tuple[int | str, ...]) -> Sequence[tuple[int | str, ...]]:
 
 def continues_table(above: Sentence) -> bool:
     """Return whether a row below ``above`` belongs to the same table."""
-    return ROW.match(above.text) is not None and "\n\n" not in above.text
+    return is_row(above) and "\n\n" not in above.text
 
 
 def title_level(sentence: Sentence) -> int:

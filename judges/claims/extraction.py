@@ -29,7 +29,7 @@ from judges.claims.table_rows import TableRows
 from judges.concurrency import MAX_INLINE_CHARS, run
 from judges.text.fragments import Fragment, FragmentKind, Resolves, code_fragments, spoken
 from judges.text.languages.rules import LANGUAGES, claim_rules
-from judges.text.markdown import ROW, fragments
+from judges.text.markdown import fragments, is_row
 from judges.types import Claim, Sentence, Span
 
 _CODE = re.compile(r"\s*(`{1,3})[^`]+\1[\s.:]*\Z")
@@ -132,7 +132,7 @@ class HeuristicClaimExtractor:
         this is read from ``previous``."""
         if sentence.in_code:
             return [_claim(sentence, clause) for clause in self._comments(sentence.text)]
-        if ROW.match(sentence.text):
+        if is_row(sentence):
             return self._row(sentence, previous)
         pieces = fragments(sentence.text, self._resolves, sentence.marks)
         number = self._contexts.unexpected_number(sentence, previous)
@@ -192,7 +192,7 @@ class HeuristicClaimExtractor:
         before = previous[-1] if previous else None
         if before is None or before.index < 0 or before.in_code or not _CUT_OFF.search(before.text):
             return ""
-        is_apart = starts_item(sentence) or is_title(before) or ROW.match(before.text) or not has_words(before.plain)
+        is_apart = starts_item(sentence) or is_title(before) or is_row(before) or not has_words(before.plain)
         return "" if is_apart or self._clauses_of(before) else before.plain.strip()
 
     def _clauses_of(
@@ -228,7 +228,7 @@ class HeuristicClaimExtractor:
         known = self._statements.get(sentence.index)
         if known is not None and known[0] is sentence:
             return known[1]
-        stated = "" if ROW.match(sentence.text) else " ".join(clause.text for clause in self._clauses_of(sentence))
+        stated = "" if is_row(sentence) else " ".join(clause.text for clause in self._clauses_of(sentence))
         self._statements[sentence.index] = (sentence, stated)
         return stated
 

@@ -138,6 +138,11 @@ class JsonReply:
         off, possibly inside a value."""
         return self._rest(lambda splitter: splitter.flush(truncated=truncated))
 
+    def restart(self, index: int) -> None:
+        """Forget the sentence ``index`` and all sentences after it. Only prose can be replaced."""
+        if self._prose is not None:
+            self._prose.restart(max(0, index - int(self._prose_from)))
+
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """Return the claims in a piece: its leaf or key, or the claims in its sentence; empty for punctuation."""
         if (leaf := self._leaves.get(sentence.index)) is not None:

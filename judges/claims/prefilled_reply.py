@@ -77,6 +77,10 @@ class PrefilledReply:
         """Return the remaining sentences. Called when the reply has ended."""
         return self._splitter.flush(truncated=truncated)
 
+    def restart(self, index: int) -> None:
+        """Forget the sentence ``index`` and all sentences after it."""
+        self._splitter.restart(index)
+
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """Return the claims in ``sentence``, including any beginning in the prefill. Spans are limited to the reply."""
         begun = self._begun(sentence, previous)

@@ -93,6 +93,9 @@ class IncrementalSplitter:
         self._ahead.ended = False
         return sentences
 
+    def restart(self, index: int) -> None:
+        """Do nothing, because no earlier sentence is remembered after ``pause``."""
+
     def _take(self) -> list[Sentence]:
         sentences: list[Sentence] = []
         try:

@@ -23,7 +23,7 @@ from judges.text.fragments import (
 )
 from judges.text.link_patterns import DEEP_DESTINATION, DESTINATION, FOOTNOTE, LINK_DEFINITIONS, REFERENCE
 from judges.text.marker_positions import CITATION, misplaced_markers
-from judges.types import BlockMarks
+from judges.types import BlockMarks, Sentence
 
 ROW: Final = re.compile(r"\s*\|")
 HEADING: Final = re.compile(r"\s*#{1,6}(?:[ \t]|\Z)")
@@ -81,9 +81,14 @@ _CELL = re.compile(r"(?<!\\)\|")
 def plain(text: str, marks: BlockMarks = BlockMarks.MARKUP) -> str:
     """Return the plain text of a sentence or block of Markdown. Markup and citations are removed, link texts and code
     are kept, and whitespace is collapsed. The result is "" if nothing is left, as for a rule or a single marker."""
-    if ROW.match(text):
+    if marks is not BlockMarks.CODE and ROW.match(text):
         return ", ".join(cell for cell in cells(text) if cell)
     return spoken(fragments(text, marks=marks))
+
+
+def is_row(sentence: Sentence) -> bool:
+    """Return whether ``sentence`` is a table row. A line of indented code isn't one."""
+    return sentence.marks is not BlockMarks.CODE and ROW.match(sentence.text) is not None
 
 
 def plain_code(text: str) -> str:

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 from judges.checker import GroundingChecker
 from judges.label_thresholds import Thresholds
+from judges.reply_check import ReplyCheck
 from judges.report import letters
 from judges.testing import ScriptedJudge, entails
 from judges.types import Chunk, Part, SentenceVerdict, Standing
@@ -20,12 +22,10 @@ DOCUMENT = (
 )
 
 
-async def checked(
-    text: str, *, question: str = "How long?", is_json: bool = False, cut: bool = False
-) -> list[SentenceVerdict]:
+async def opened(*, question: str = "How long?", is_json: bool = False) -> ReplyCheck:
     checker = GroundingChecker(ScriptedJudge(default=entails()))
     evidence = await checker.prepare([Chunk(id="d1", text=DOCUMENT, source="faq.pdf")])
-    reply = checker.reply(
+    return checker.reply(
         evidence,
         thresholds=Thresholds(),
         question=question,
@@ -33,6 +33,10 @@ async def checked(
         is_json=is_json,
         resolves=lambda marker: marker in ("[1]", "(faq.pdf)"),
     )
+
+
+async def checked(text: str, *, cut: bool = False, **options: Any) -> list[SentenceVerdict]:
+    reply = await opened(**options)
     sentences = [*reply.push(text), *reply.flush(truncated=cut)]
     return [await reply.check(sentence) for sentence in sentences]
 
@@ -317,7 +321,8 @@ def test_lines_of_inline_code_in_a_paragraph_are_read_together(text: str) -> Non
     [
         "●●●●", "🎉", "■■■□", "👉👉👉👉", "1. ●\n2. ○", "😉", "✨ ✨",
         "**○ Adults**\n\n**● Tablets**", "- ◆\n- ◇", "👍", "✅", "❌",
-        "🙂 🙂 🙂", "▶", "Hello ➜!", "# ▪ Tablets", "| ● | ○ |\n|---|---|",
+        "🙂 🙂 🙂", "▶", "Hello ➜!", "# ▪ Tablets", "| ● | ○ |\n|---|---|", "☺\ufe0f", "👋🏽", "Hello!\n\n😊 🎉",
+        "Hello! \ufe0f", "Hello! 😊\ufe0f\ufe0f", "Hello! 😊\u200d", "Hello! 👍🏽", "Hello! 😊 ●",
     ],
 )  # fmt: skip
 def test_symbol_without_words_and_shape_is_unjudged(text: str) -> None:
@@ -325,6 +330,60 @@ def test_symbol_without_words_and_shape_is_unjudged(text: str) -> None:
     assert any(part.standing is not Standing.HARMLESS for part in found)
 
 
-@pytest.mark.parametrize("text", ["Hello! 😊", "Thank you! 🎉", "I hope this helps! 🚀", "Hello 👋!"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello! 😊", "Thank you! 🎉", "I hope this helps! 🚀", "Hello 👋!", "Hello! 😊 🎉", "Hello! 😊🎉  ✨\n",
+        "Hello! ☺\ufe0f", "Hello! 👋🏽", "Hello! 👋🏽 ☺\ufe0f", "Hello! 🤝🏽\u200d🎉",
+    ],
+)  # fmt: skip
 def test_symbol_that_decorates_words_is_harmless(text: str) -> None:
     assert {part.standing for part in parts(text)} == {Standing.HARMLESS}
+
+
+@pytest.mark.parametrize(
+    ("first", "gone", "second", "decorates"),
+    [
+        ("Wait 24 hours. ", 0, "🎉", False),
+        ("Wait 24 hours. ", 0, "😊 🎉", False),
+        ("Hello! Wait 24 hours. ", 1, "🎉", True),
+        ("Hello!\n\nWait 24 hours. ", 1, "🎉", False),
+    ],
+)
+async def test_symbol_decorates_no_discarded_sentence(first: str, gone: int, second: str, decorates: bool) -> None:
+    reply = await opened()
+    reply.push(first)
+    reply.restart(gone)
+    (sentence,) = [*reply.push(second), *reply.flush()]
+    standings = {part.standing for part in (await reply.check(sentence)).parts}
+    assert (Standing.UNJUDGED not in standings) == decorates
+
+
+@pytest.mark.parametrize(
+    "text", ["Wait 24 hours. 🎉", "- Wait 24 hours. 🎉", "a) Wait 24 hours. 😊", "Hello! Wait. 🎉"]
+)
+async def test_symbol_decorates_no_sentence_that_is_left_out(text: str) -> None:
+    reply = await opened()
+    *_, wait, symbol = [*reply.push(text), *reply.flush()]
+    assert {part.standing for part in (await reply.check(symbol)).parts} == {Standing.HARMLESS}
+    reply.leave_out(wait)
+    assert not await reply.reads_as_before(symbol)
+    assert {part.standing for part in (await reply.check(symbol)).parts} == {Standing.UNJUDGED}
+    assert await reply.reads_as_before(symbol)
+
+
+@pytest.mark.parametrize(
+    ("text", "claims"),
+    [
+        ("Hello!\n\n    | Wait <!-- never --> |\n", ["| Wait <!-- never --> |"]),
+        ("Hello!\n\n    | Doses | Warranty |\n    |---|---|\n    | 24 | **months** |\n",
+         ["| Doses | Warranty |", "| 24 | **months** |"]),
+        ("    | Doses | [1] |\n", ["| Doses | [1] |"]),
+        ("Hello!\n\n    | Doses | Warranty |\n| 24 | months |\n", ["| Doses | Warranty |", "24, months"]),
+        ("- Hello!\n\n      | Wait <!-- never --> |\n", ["| Wait <!-- never --> |"]),
+    ],
+)  # fmt: skip
+def test_rows_of_indented_code_are_read_as_they_are_shown(text: str, claims: list[str]) -> None:
+    found = asyncio.run(checked(text))
+    assert [claim.claim.text for verdict in found for claim in verdict.claims] == claims
+    assert not unjudged(text)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from judges.claims.claim_context import asked_sentence, continues_table, indent_after, is_numbered, starts_item
 from judges.claims.introductions.label_scopes import LabelScope, ScopedLabel
 from judges.protocols import SentenceSplitter
-from judges.text.markdown import ROW
+from judges.text.markdown import is_row
 from judges.types import Sentence
 
 _MAX_HELD = 64
@@ -78,6 +78,10 @@ class LabelLookahead:
         """End the text and return its remaining sentences. The labels among them introduce nothing."""
         return [*self._read(self._splitter.flush(truncated=truncated)), *self._release(paused=False)]
 
+    def restart(self, index: int) -> None:
+        """Forget the sentence ``index`` and all sentences after it. Called after ``pause``, so no sentence is held."""
+        self._before = [sentence for sentence in self._before if sentence.index < index]
+
     def _read(self, sentences: Iterable[Sentence]) -> list[Sentence]:
         """Read ``sentences``. Return those that need not be held back, in order."""
         known: list[Sentence] = []
@@ -121,7 +125,7 @@ class LabelLookahead:
                 ends = label is not None and heading.ends(label)
                 states = states or (label is None and self._reader.refuses(sentence, held.sentence))
             case ScopedLabel(scope=LabelScope.TABLE):
-                ends = ROW.match(sentence.text) is None or not continues_table(self._before[-1])
+                ends = not is_row(sentence) or not continues_table(self._before[-1])
             case ScopedLabel(scope=LabelScope.NEXT) if any(map(str.isalnum, sentence.plain)):
                 ends = self._is_sibling(held, sentence)
                 if label is not None and not ends:

@@ -10,7 +10,7 @@ from judges.claims.claim_context import BOLD_LEVEL, COLON, continues_table, has_
 from judges.claims.harmless import HarmlessText
 from judges.claims.sources.source_names import SourceNames
 from judges.text.fragments import Resolves, spoken
-from judges.text.markdown import ROW, fragments
+from judges.text.markdown import fragments, is_row
 from judges.types import Sentence
 
 _COLONS = re.compile("[:：]")
@@ -64,17 +64,16 @@ class LabelFinder:
     def find(self, sentence: Sentence, previous: Sequence[Sentence]) -> ScopedLabel | None:
         """Return the label that ``sentence`` is if it makes no claim, or None. A label that names nothing but a part of
         the reply ("Answer:") or a list of sources doesn't count."""
-        text = sentence.text
         if sentence.in_code:
             return None
-        if ROW.match(text):
+        if is_row(sentence):
             is_head = not (previous and continues_table(previous[-1])) and has_words(sentence.plain)
             return ScopedLabel(LabelScope.TABLE) if is_head else None
         harmless, titled = self._harmless, is_title(sentence)
         announces = harmless.announces(sentence.plain)
-        if not (titled or announces or _COLONS.search(text)):
+        if not (titled or announces or _COLONS.search(sentence.text)):
             return None
-        told = spoken(fragments(text, self._resolves, sentence.marks))
+        told = spoken(fragments(sentence.text, self._resolves, sentence.marks))
         if not has_words(told) or harmless.names_part(told) or self._sources.is_title(told):
             return None
         if titled:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from judges.claims.harmless import HarmlessText
 from judges.claims.sources.source_names import SourceNames
 from judges.text.fragments import Fragment, FragmentKind, spoken
-from judges.text.markdown import ROW
+from judges.text.markdown import is_row
 from judges.types import Sentence
 
 _MARKERS = frozenset([FragmentKind.MARKER, FragmentKind.STRAY_MARKER])
@@ -63,7 +63,7 @@ class ReplyOpening:
         known = self._says.get(sentence.index)
         if known is not None and known[0] is sentence:
             return known[1]
-        if sentence.in_code or sentence.introduces_nothing or ROW.match(sentence.text):
+        if sentence.in_code or sentence.introduces_nothing or is_row(sentence):
             says = any(map(str.isalnum, sentence.plain))
         elif stated := self._stated(sentence):
             says = not self._sources.names(stated)

@@ -77,6 +77,8 @@ def read(text: str, **options: bool) -> Sequence[str]:
         ("    - 25 °C", ["- 25 °C"]),
         ("    **25** °C", ["**25** °C"]),
         ("    <big>", ["<big>"]),
+        ("    | Blue | **Red** |", ["| Blue | **Red** |"]),
+        ("Hello!\n\n    |---|\n\t| Blue <!-- 4 --> |", ["Hello!", "|---|", "| Blue <!-- 4 --> |"]),
         ("Hello!\n\n    <big>", ["Hello!", "<big>"]),
     ],
 )  # fmt: skip

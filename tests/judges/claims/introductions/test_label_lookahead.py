@@ -196,6 +196,25 @@ def test_only_an_announcement_may_introduce_what_follows_a_pause(text: str, said
     assert [claim.text for one in sentences for claim in asyncio.run(reply.claims_of(one))] == said
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("| Red | Tablets |\n", "| Blue |\n"),
+        ("| Red | Tablets |\n| --- | --- |\n", "| Blue |\n| --- |\n"),
+        ("- Red: 8.\n", "- Blue:\n- Red: 8.\n"),
+        ("Keep the tablets dry.\n", "# Blue\n"),
+    ],
+)
+@pytest.mark.parametrize("prefill", ["", "Hello!\n\n"])
+def test_discarded_sentences_do_not_change_the_labels_that_are_judged(first: str, second: str, prefill: str) -> None:
+    reply, expected = opened(prefill=prefill), judged(second, prefill=prefill)
+    reply.push(first)
+    reply.restart(0)
+    sentences = [*reply.push(second), *reply.flush()]
+    said = [claim.text.removeprefix(f"{QUESTION} ") for one in sentences for claim in asyncio.run(reply.claims_of(one))]
+    assert said == expected
+
+
 PIECES = st.sampled_from(
     [
         "# Blue", "## Red", "**Blue**", "**1. Red**", "Blue:", "- Blue:", "- ", "1. ", "   ", "Then take:",
