@@ -23,6 +23,8 @@ _NUMBER = re.compile(r"\A\s*+(?:>\s?){0,8}\(?(\d{1,3})[.)](?!\S)")
 _LETTER = re.compile(r"\A\s*+(?:>\s?){0,8}\(?([A-Za-z])\)(?!\S)")
 _SHOWN_NUMBER = re.compile(r"\A\s*+(?:>\s?){0,8}(?:\(|[A-Za-z]\))")
 """A number that isn't one of a list item in Markdown, so that it is part of the claim."""
+_LIST_NUMBER = re.compile(r"\A[\s>*+•–—-]*\(?(?:\d{1,3}|[a-z])[.)]\s+")
+"""The number of a list item in folded text."""
 _NUMBERING = re.compile(r"\W*(?:(?P<digits>\d{1,3}(?:\.\d{1,3}){0,3})|(?P<letters>[ivx]{1,5}|[a-z]))[.)](?=\W)")
 _ROMAN_LISTED = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx"
 _ROMAN = _ROMAN_LISTED.split()
@@ -171,9 +173,8 @@ class ContextFinder:
         """Return the claim that ``text`` refers back to. If ``text`` begins with a pronoun, this is the last claim that
         names its subject. If it begins with a connective, this is the last claim.
         """
-        return (
-            self._antecedent(previous) if self._rules.pronouns.match(fold(text)) else self._statement_before(previous)
-        )
+        begins_with_pronoun = self._rules.pronouns.match(_without_number(text))
+        return self._antecedent(previous) if begins_with_pronoun else self._statement_before(previous)
 
     def _antecedent(self, previous: Sequence[Sentence]) -> str:
         """Return the last claim that names its subject, or the last claim if none does."""
@@ -257,7 +258,7 @@ class ContextFinder:
         return "" if self._rules.headings.match(fold(title.plain)) else title.plain.rstrip(":： ")
 
     def _read_points_back(self, text: str) -> bool:
-        folded = fold(text)
+        folded = _without_number(text)
         return bool(self._rules.pronouns.match(folded) or self._rules.connectives.match(folded))
 
 
@@ -271,6 +272,11 @@ def has_words(text: str) -> bool:
     if "://" in text or "www." in text:
         text = _ADDRESS.sub("", text)
     return any(map(str.isalnum, text))
+
+
+def _without_number(text: str) -> str:
+    """Return ``text`` folded and without the number of a list item, which is part of a claim where it isn't markup."""
+    return _LIST_NUMBER.sub("", fold(text))
 
 
 def starts_item(sentence: Sentence) -> bool:

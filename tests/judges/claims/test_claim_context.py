@@ -36,6 +36,23 @@ def test_pronoun_is_read_with_its_antecedent(text: str, context: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "(1) Anna signs.\n(2) She gets 14 days.",
+        "1) Anna signs.\n2) She gets 14 days.",
+        "a) Anna signs.\nb) She gets 14 days.",
+        "(A) Anna signs.\n(B) She gets 14 days.",
+        "Anna signs.\n\n    2. She gets 14 days.",
+        "Anna signs.\n\n<p>2) She gets 14 days.</p>",
+        "Anna signs.\n\n> (2) She gets 14 days.",
+        "(1) Anna signs.\n(2) Then 14 days are left.",
+    ],
+)
+def test_pronoun_after_a_list_number_is_read_with_its_antecedent(text: str) -> None:
+    assert last(text).context.endswith("Anna signs.")
+
+
+@pytest.mark.parametrize(
     ("text", "context"),
     [
         ("The rates are:\n\n- Adults: 5 euros. Kids too.\n\n- Others: 3", "The rates are:"),
