@@ -1,7 +1,6 @@
 """Builds the delivered text of a choice for each of its fields. Closes gaps where sentences are left out, inserts
 corrections, and chooses the text that replaces a blocked reply."""
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,13 +10,13 @@ from typing import Any
 from app.protocols.common.logprobs import places_of
 from app.protocols.common.stream_events import TextDelta, TextSlice
 from judges.text.corrections import LEAD, CorrectedSentence
+from judges.text.markdown import begins_with_number
 from judges.types import Sentence, Span
 
 DEFAULT_REPLACEMENT = "I can't answer that from the documents provided."
 """The text that replaces a blocked reply if the policies set no ``abstention_response``."""
 
 _BULLETS = "-*+•◦‣▪–—"
-_BEGINS_WITH_NUMBER = re.compile(r"[\W_]{0,64}\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> O
         return piece
     own = lead_of(piece.text)
     lead = left_out.then(own)
-    if not own.marker and _BEGINS_WITH_NUMBER.match(piece.text):  # the marker could be taken for a sign
+    if not own.marker and begins_with_number(piece.text):  # the marker might look like a sign
         lead = Lead(lead.gap)
     if opening:
         lead = Lead("", lead.marker)

@@ -114,7 +114,7 @@ def verbalise_row(header: Sequence[str], values: Sequence[str]) -> str:
 def fragments(text: str, resolves: Resolves | None = None, marks: BlockMarks = BlockMarks.MARKUP) -> list[Fragment]:
     """Return the fragments of a sentence or block of Markdown; they cover it without overlapping. ``resolves``
     distinguishes citation markers from other brackets. Without it, everything that looks like a marker is one;
-    documents are read this way, because their markers cite other texts. ``marks`` tells how to read block marks at the
+    documents are read this way, because their markers cite other texts. ``marks`` says how to read block marks at the
     beginning."""
     if _UNMARKED.match(text):
         return [Fragment(0, len(text), FragmentKind.TEXT, text)]
@@ -225,7 +225,7 @@ def _definition(found: re.Match[str], resolves: Resolves | None) -> Iterator[Fra
 def _block(text: str, end: int, marks: BlockMarks) -> Iterator[Fragment]:
     """Yield the prefix of a block: block quote marks, hashes, a bullet or a number, and a check box. A mark that may be
     a sign is read before a number."""
-    at, counts = 0, _begins_with_number(text, end)
+    at, counts = 0, begins_with_number(text, end)
     is_text, told = marks is BlockMarks.TEXT, False
     shown = {"text", *(["dash"] if counts else []), *(["sign"] if counts and marks is BlockMarks.SIGNS else [])}
     for found in _PREFIX_PARTS.finditer(text, 0, end):
@@ -242,7 +242,7 @@ def _block(text: str, end: int, marks: BlockMarks) -> Iterator[Fragment]:
     yield from _prefix_gap(text, at, end, shown=is_text or told)
 
 
-def _begins_with_number(text: str, at: int) -> bool:
+def begins_with_number(text: str, at: int = 0) -> bool:
     """Return whether the first word at or after ``at`` begins with a digit or another numeral."""
     first = _FIRST_WORD.search(text, at, at + _MAX_SYMBOLS)
     return first is not None and first[0].isnumeric()

@@ -119,6 +119,13 @@ def test_tokens_not_spelling_the_text_are_all_kept() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["25 tablets.", "½ tablet.", "Ⅳ tablets.", "② tablets.", "**½** tablet.", "٤ tablets."]
+)
+def test_marker_does_not_move_before_a_number(text: str) -> None:
+    assert after("\n- Rain.", f" {text}") == f"\n{text}"
+
+
+@pytest.mark.parametrize(
     ("text", "before", "after", "put"),
     [
         (" Rain.", "", "", " [CORRECTED: Sun.]"),
