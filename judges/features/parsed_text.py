@@ -15,6 +15,14 @@ from judges.features.words.stemming import Lexeme, lexeme
 
 _MARKERS: Final = re.compile(r"\[(?!\d{4}\])\^?[\w.:†#-]{1,24}\](?!\()|【[^】\n]{0,60}】")
 _LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
+_LIST_NUMBER: Final = re.compile(
+    r"\s*\(?(?:\d{1,2}|[A-Za-z])\)\s+"
+    r"(?=(?:The|This|These|Your|You|He|She|It|We|They|Then)\s"
+    r"|[A-ZÀ-Þ][a-zß-ÿ]{1,20}(?<![^s]s)\s(?:your|this|these|it|Sie|Ihren?|votre|vos|sus?|tus?"
+    r"|the(?!\s(?:first|next|same|last|day|night|morning|evening|week|month|year)))\s)"
+)
+"""The number or letter of a list item ("(1) Open the app"). The words after it show that it counts nothing, unlike the
+number in "(1) Tablet daily"."""
 _ENDS: Final = frozenset(".!?。！？")
 _CLAUSE_MARKS: Final = frozenset(",;:、；()")
 _COMPARING_MARKS: Final = frozenset("<>≥≤~≈")
@@ -106,6 +114,7 @@ def prepare(text: str, context: str = "", asked: str = "") -> Prepared:
     """
     clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
     clean = clean[lead.end() :] if (lead := lexicon.LEAD_IN.match(clean)) else clean
+    clean = clean[number.end() :] if (number := _LIST_NUMBER.match(clean)) else clean
     tokens = scan(clean)
     quantities = extract(tokens)
     by_start = {quantity.first: quantity for quantity in quantities}
