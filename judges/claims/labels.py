@@ -42,6 +42,8 @@ _GIVEN: Final = frozenset(["how", "why", "wie", "warum", "comment", "pourquoi", 
 _WHY: Final = frozenset(["why", "warum", "pourquoi"])
 _MAX_LABEL_WORDS: Final = 16
 _MAX_WORD: Final = 64
+_STAGES: Final = frozenset(["option", "point", "punkt", "opción", "opciones", "punto"])
+"""Words after an ordinal that, like the words for parts of a reply, name nothing ("Third option")."""
 _SHARES_LISTED = "half quarter quarters thirds eighths halb halbe viertel drittel demi quart medio cuarto"
 _SHARES: Final = frozenset(_SHARES_LISTED.split())
 
@@ -80,10 +82,12 @@ class Labels:
         return word not in self._table.words and self._table.names(word)
 
     def _counts(self, before: str, word: str, after: str) -> bool:
-        """Return whether ``word`` is a number or a share of something. An ordinal and the word after it aren't, if they
-        stand so in the question or a document ("third quarter")."""
+        """Return whether ``word`` is a number or a share of something. An ordinal isn't if it is the whole
+        label or numbers a part of the reply ("second step"). Neither are an ordinal and the word after it, if they
+        occur together in the question or a document ("third quarter")."""
         if word in vocabulary.ORDINAL_WORDS:
-            return not self._words.has_run([word, after])
+            is_alone = not before and not after
+            return not (is_alone or after in self._table.parts | _STAGES or self._words.has_run([word, after]))
         if before in vocabulary.ORDINAL_WORDS and self._words.has_run([before, word]):
             return False
         is_share = word in _SHARES or (word.endswith("fold") and len(word) > len("fold"))

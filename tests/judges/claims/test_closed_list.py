@@ -344,5 +344,14 @@ def test_question_with_a_quantity_is_judged(text: str) -> None:
     assert said(f"Would you like more information about {text}?")
 
 
-def test_ordinal_before_its_word_in_a_document_is_harmless() -> None:
-    assert len(said("## Third cup\n\nTea is allowed.")) == 1
+@pytest.mark.parametrize(
+    "label", ["Third cup", "First", "Third", "Second step", "First example", "Third option", "Second point"]
+)
+@pytest.mark.parametrize("form", ["## {}", "**{}**", "{}:"])
+def test_ordinal_that_counts_nothing_is_harmless(label: str, form: str) -> None:
+    assert len(said(f"{form.format(label)}\n\nTea is allowed.")) == 1
+
+
+@pytest.mark.parametrize("label", ["Tea: second", "Tea second", "Second tea", "Third option tea", "Third red"])
+def test_ordinal_that_ranks_something_is_judged(label: str) -> None:
+    assert len(said(f"## {label}\n\nTea is allowed.")) == 2
