@@ -12,6 +12,8 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u
 
 _STEM = 7
 _PLURAL_FROM = 4
+_MAX_CACHED = 64
+"""The maximum length of a cached word. Text without spaces may be arbitrarily long."""
 _FUNCTION_WORD = 3
 _K1 = 1.2
 _B = 0.75
@@ -33,9 +35,15 @@ def terms(text: str) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=8_192)
 def _stem(run: str) -> str:
+    return _cached_stem(run) if len(run) <= _MAX_CACHED else _cut_stem(run)
+
+
+def _cut_stem(run: str) -> str:
     return run[:-1][:_STEM] if len(run) >= _PLURAL_FROM and run[-1] == "s" else run[:_STEM]
+
+
+_cached_stem = lru_cache(maxsize=8_192)(_cut_stem)
 
 
 @lru_cache(maxsize=8_192)

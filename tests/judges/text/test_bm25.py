@@ -2,6 +2,7 @@ from math import log
 
 import pytest
 
+from judges.text import bm25
 from judges.text.bm25 import Bm25, terms
 
 
@@ -16,6 +17,13 @@ def test_short_words_and_numbers_are_unchanged() -> None:
 
 def test_scripts_without_spaces_are_split_into_character_pairs() -> None:
     assert terms("日本語 ok 東") == ["日本", "本語", "ok", "東"]
+
+
+@pytest.mark.parametrize(("length", "kept"), [(64, 1), (65, 0), (100_000, 0)])
+def test_only_short_words_are_kept(length: int, kept: int) -> None:
+    before = bm25._cached_stem.cache_info().currsize
+    assert terms("z" * length) == ["z" * 7]
+    assert bm25._cached_stem.cache_info().currsize == before + kept
 
 
 def test_scores_follow_the_formula() -> None:
