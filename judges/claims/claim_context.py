@@ -34,7 +34,7 @@ _TITLES = frozenset("#*_")
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 BOLD_LEVEL = 7
 _HTML_TITLE = re.compile(r"\s*<(?P<tag>b|strong|h[1-6])>[^<\n.!?]{1,80}</(?P=tag)>:?\s*\Z", re.IGNORECASE)
-_UNDERLINE = re.compile(r"\s{0,3}(?:-+|=+)\s*\Z")
+_UNDERLINE = re.compile(r"\s{0,3}(?:-+|=+)[ \t]*\n\s*\Z")
 _BLANK_LINE = re.compile(r"\n[^\n\S]*\n")
 _MAX_TITLE_WORDS = 8
 _MAX_LEAD_INS = 4
@@ -356,7 +356,9 @@ def _title_at(recent: Sequence[Sentence], place: int) -> Sentence | None:
     if is_title(sentence) or _HTML_TITLE.match(sentence.text):
         return sentence
     is_marked = place > 0 and _UNDERLINE.match(sentence.text) and _is_single_line(recent[place - 1].text)
-    return recent[place - 1] if is_marked else None
+    # Of a list item that was left out, only the bullet is left.
+    is_whole = len(sentence.text) == sentence.span.end - sentence.span.start
+    return recent[place - 1] if is_marked and is_whole else None
 
 
 def _is_single_line(text: str) -> bool:

@@ -32,7 +32,7 @@ _UNENDING: Final = frozenset(["pre", "script", "style", "textarea"])
 """HTML elements whose block doesn't end at a blank line."""
 
 
-class Container(Struct, frozen=True):
+class BlockContainer(Struct, frozen=True):
     """An open list item or block quote. ``mark`` is its bullet, the character after its number, or ">". The content of
     a list item begins at ``column``."""
 
@@ -67,7 +67,7 @@ class _Prefix:
     """The marks at the beginning of ``line``, read from left to right. ``matched`` is the number of containers that
     continue in the line."""
 
-    def __init__(self, line: str, column: int, containers: Sequence[Container]) -> None:
+    def __init__(self, line: str, column: int, containers: Sequence[BlockContainer]) -> None:
         self.line = line
         self.place = 0
         self.matched = 0
@@ -92,31 +92,37 @@ class _Prefix:
     def rest_is_blank(self) -> bool:
         return self.line[self.place] in "\r\n"
 
-    def is_like(self, pattern: re.Pattern[str]) -> bool:
-        """Return whether the rest of the line is like ``pattern``."""
-        return pattern.fullmatch(self.line, self.place) is not None
+    @property
+    def is_rule(self) -> bool:
+        """Whether the rest of the line is a horizontal rule."""
+        return _RULE.fullmatch(self.line, self.place) is not None
+
+    @property
+    def is_underline(self) -> bool:
+        """Whether the rest of the line can mark the line above it as a heading."""
+        return _UNDERLINE.fullmatch(self.line, self.place) is not None
 
     def next_mark(self, *, interrupts: bool) -> re.Match[str] | None:
         """Return the mark that comes next. If it ``interrupts`` a paragraph, it must not be an empty list item or have
         a number other than 1."""
-        mark = None if self.is_indented or self.is_like(_RULE) else _MARK.match(self.line, self.place)
+        mark = None if self.is_indented or self.is_rule else _MARK.match(self.line, self.place)
         if mark is None or not interrupts or mark[0] == ">":
             return mark
         is_first = mark["number"] is None or int(mark["number"]) == 1
         return mark if is_first and self.line[mark.end() :].strip() else None
 
-    def take(self, mark: re.Match[str]) -> Container:
+    def take(self, mark: re.Match[str]) -> BlockContainer:
         """Move behind ``mark``. Return the container that it opens."""
         self._move(len(mark[0]))
         if mark[0] == ">":
-            return Container(">")
+            return BlockContainer(">")
         after = self._base = self._column
         self._skip_space()
         width = self._column - after
         self._base = after + (width if width <= 4 and not self.rest_is_blank else 1)
-        return Container(mark[0][-1], self._base)
+        return BlockContainer(mark[0][-1], self._base)
 
-    def _continues(self, container: Container) -> bool:
+    def _continues(self, container: BlockContainer) -> bool:
         if container.mark != ">":
             self._base = max(self._base, container.column) if self._column >= container.column else self._base
             return self._column >= container.column
@@ -154,7 +160,7 @@ class BlockStructure:
         """Begin a new text."""
         self.lost = not self._markdown
         """Whether the structure can't be followed. Nothing that follows is then a mark."""
-        self._open: list[Container] = []
+        self._open: list[BlockContainer] = []
         self._in_paragraph = False
         self._in_html = False
         self._code: tuple[str, int] | None = None
@@ -278,7 +284,7 @@ class BlockStructure:
     def _begin(self, read: _Prefix, content: _Content) -> Line:
         """Open the containers that begin in the line, and return its beginning."""
         may_interrupt = self._in_paragraph and read.matched == len(self._open)
-        opened: list[Container] = []
+        opened: list[BlockContainer] = []
         while mark := read.next_mark(interrupts=may_interrupt and not opened):
             opened.append(read.take(mark))
         if read.place < len(read.line) - 1:
@@ -302,13 +308,15 @@ class BlockStructure:
             return False
         if content.tag:
             return content.tag not in INLINE_TAGS
-        is_rule = read.is_like(_RULE) or (not is_lazy and read.is_like(_UNDERLINE))
+        is_rule = read.is_rule or (not is_lazy and read.is_underline)
         return is_rule or content.is_heading or content.opens or read.rest_is_blank
 
-    def _content_line(self, read: _Prefix, content: _Content, opened: Sequence[Container], *, is_sibling: bool) -> Line:
+    def _content_line(
+        self, read: _Prefix, content: _Content, opened: Sequence[BlockContainer], *, is_sibling: bool
+    ) -> Line:
         """Begin the content of the innermost container. Return the beginning of the line."""
-        is_underline = self._in_paragraph and not opened and read.is_like(_UNDERLINE)
-        is_single = content.is_heading or read.is_like(_RULE) or is_underline or read.rest_is_blank
+        is_underline = self._in_paragraph and not opened and read.is_underline
+        is_single = content.is_heading or read.is_rule or is_underline or read.rest_is_blank
         self._in_paragraph = not (is_single or read.is_indented or content.opens)
         if self.lost or (read.is_indented and read.place):
             return Line(content.kind, BlockMarks.TEXT)

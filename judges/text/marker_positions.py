@@ -41,7 +41,7 @@ _NOTE = "<sup>"
 _RAISABLE = re.compile(r"(?:(?<![^\W_])(?:[^\W\d_]|[cdkm]m|ft|yd)|\d\s?[^\W\d_]{1,3}|\d\s?[)\]}])\Z")
 """The end of a text that a raised number may belong to: a unit, or a number in brackets."""
 _FRACTION_BARS = frozenset("/⁄")
-_LAST_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?\s*\Z")
+_LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?:['’][^\W\d_]++)?\s*+\Z")
 _LOOK_BACK = 16
 
 

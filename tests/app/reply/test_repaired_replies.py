@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from judges.llm_types import LlmVerdict
@@ -238,6 +238,8 @@ def replies(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 @given(replies(), st.sampled_from(["hold", "final"]))
+@example((f"{TRUE} \n- {UNKNOWN} {UNKNOWN} ", [f"{TRUE} \n- {UNKNOWN} {UNKNOWN} "]), "hold")
+@example((f"{TRUE} \n- {UNKNOWN}\n{UNKNOWN} ", [f"{TRUE} \n- {UNKNOWN}\n{UNKNOWN} "]), "final")
 @settings(max_examples=150)
 async def test_streamed_and_unary_replies_agree_for_any_chunking(reply: tuple[str, list[str]], mode: str) -> None:
     text, pieces = reply

@@ -234,7 +234,7 @@ STRIP = {
         ("```\nprint(1962)\n```", ""),
         (f"---\n{INVENTED}", "--- "),
         (f"| Year | Designer |\n|---|---|\n| 1962 | {INVENTED} |", None),
-        (f"{INVENTED}\n\n[1]: faq.pdf", "[1]: faq.pdf "),
+        (f"{INVENTED}\n\n[1]: faq.pdf", ""),
     ],
 )
 def test_emptied_reply_is_replaced(gateway: Gateway, reply: str, before: str | None, stream: bool) -> None:
