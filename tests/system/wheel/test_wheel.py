@@ -101,7 +101,7 @@ def test_pytest_plugin(run: Run, project: Path) -> None:
     )
     printed = run(PYTHON, "-m", "pytest", "-q", "-W", "error", status=1)
     assert "1 failed, 1 passed" in printed
-    assert "0 of 1 claims are supported (score 0.00, wanted 1.00):" in printed
+    assert "0 of 1 claims are supported (score 0.00, expected at least 1.00):" in printed
 
 
 @pytest.mark.parametrize("command", [(GROUNDLANE,), (str(PYTHON), "-m", "groundlane_server")], ids=["script", "module"])
