@@ -145,9 +145,12 @@ class HarmlessText:
         return any(word not in self._closed and self._known.has(word) for word in words_of(text))
 
     def is_in_documents(self, text: str) -> bool:
-        """Return whether each word of ``text`` is in a document or a fixed phrase, or names a part of the reply."""
+        """Return whether ``text`` has words that deny nothing, and each is in a document or a fixed phrase, or names a
+        part of the reply."""
         fixed = self._closed | self._table.parts
         words = words_of(without_ordinal(bare(text)))
+        if not words or not _EXCEPTING.isdisjoint(words):
+            return False
         return all(word.partition("'")[0] in fixed or self._known.in_documents(word) for word in words)
 
     @cached_property

@@ -229,6 +229,10 @@ def test_claim_below_words_of_the_documents_stands_alone(text: str) -> None:
         "The hotel:\n\n- Pool",  # a name alone states nothing
         "The pool is open. It closes at 9 p.m.",  # a pronoun
         "The hotel:\n\n- It opens at 3 p.m.",
+        "Never in the hotel:\n\n- Check-in from 3 p.m.",  # a denial
+        "## Not listed\n\nGuests of the hotel can check in from 3 p.m.",
+        "Without the basic plan:\n\n- Check-in from 3 p.m.",
+        "💊:\n\n- Check-in from 3 p.m.",  # no words
     ],
 )
 def test_claim_that_depends_on_its_context(text: str) -> None:

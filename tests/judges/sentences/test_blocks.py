@@ -1,6 +1,7 @@
 """What looks like a block mark is one only where CommonMark has it. Anywhere else, a judge reads it as text."""
 
 from collections.abc import Sequence
+from typing import Any
 from itertools import pairwise
 
 import pytest
@@ -11,8 +12,8 @@ from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Sentence
 
 
-def split(text: str, cuts: Sequence[int] = (), **options: bool) -> Sequence[Sentence]:
-    splitter = IncrementalSplitter(**options)  # type: ignore[arg-type]
+def split(text: str, cuts: Sequence[int] = (), **options: Any) -> Sequence[Sentence]:
+    splitter = IncrementalSplitter(**options)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [text[start:end] for start, end in pairwise(edges)]
     return [*(one for piece in pieces for one in splitter.push(piece)), *splitter.flush()]

@@ -41,7 +41,8 @@ class ModelOnly:
 async def label(*, together: Probabilities, alone: Probabilities, stands_alone: bool = True) -> Label:
     scorer = ScriptedJudge({CLAIM: alone, f"{CONTEXT} {CLAIM}": together})
     evidence = await GroundingChecker(scorer).prepare([HOTEL])
-    judge = ClaimJudge(scorer, evidence, ModelOnly(), thresholds=Thresholds(), max_sources=5)  # type: ignore[arg-type]
+    features: Any = ModelOnly()
+    judge = ClaimJudge(scorer, evidence, features, thresholds=Thresholds(), max_sources=5)
     span = Span(0, len(CLAIM))
     verdict = await judge.judge(
         Claim(text=CLAIM, span=span, sentence_index=0, context=CONTEXT, stands_alone=stands_alone)
