@@ -1,8 +1,8 @@
 """What looks like a block mark is one only where CommonMark has it. Anywhere else, a judge reads it as text."""
 
 from collections.abc import Sequence
-from typing import Any
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def split(text: str, cuts: Sequence[int] = (), **options: Any) -> Sequence[Sente
     return [*(one for piece in pieces for one in splitter.push(piece)), *splitter.flush()]
 
 
-def read(text: str, **options: bool) -> Sequence[str]:
+def read(text: str, **options: Any) -> Sequence[str]:
     return [sentence.plain for sentence in split(text, **options)]
 
 
